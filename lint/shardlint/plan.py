@@ -1,0 +1,501 @@
+"""The domain: what is asked of an engine, what the platform gives, what results.
+
+A `ServingPlan` holds what was read, as `Known` facts with origins. Engines work on the plain
+dataclasses here (`Layout`, `ModelFacts`, `Device`, `Ranks`, `Constraint`): numbers of one world.
+`Known` is opened in one place, by the linter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeAlias
+
+from packaging.version import InvalidVersion, Version
+
+from shardlint.known import Known, Text, combine
+from shardlint.source import Edit, Origin, Span
+
+# ---------------------------------------------------------------------------------- versions
+
+
+@lru_cache(maxsize=512)
+def version(text: str) -> Version | None:
+    """A PEP 440 version, or None."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Releases:
+    """An interval of releases of one engine, both ends included."""
+
+    first: str
+    last: str
+
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+    def within(self, since: str | None, until: str | None) -> bool:
+        """Every release here is since `since` (included) and before `until` (excluded)."""
+        low, high = version(self.first), version(self.last)
+        since_v, until_v = version(since) if since else None, version(until) if until else None
+        assert low is not None and high is not None
+        return not (since_v and low < since_v) and not (until_v and high >= until_v)
+
+
+# ------------------------------------------------------------------- plain facts of one world
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the engine is asked for, as numbers; `ep` is True where the engine has only a switch."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    dp_local: int | None = None
+    dp_rank: int | None = None
+    ep: int | bool = False
+    attention_dp: int = 1
+    pcp: int = 1
+    dcp: int = 1
+    moe_tp: int | None = None
+    nnodes: int = 1
+    executor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KvGroup:
+    """Layers with one kind of KV cache entry.
+
+    `bytes_per_head` is what one token costs per KV head and layer in 16-bit elements, K and V
+    together. `window` is the number of tokens that a sliding layer keeps; None: all of them.
+    `shared` marks a latent cache (MLA): one entry for all heads, whole on every rank.
+    """
+
+    layers: int
+    heads: int
+    bytes_per_head: int
+    window: int | None = None
+    shared: bool = False
+
+    def bytes_per_token(self, tp: int) -> int:
+        """Bytes of one token on one rank: heads are split, and copied where TP exceeds them."""
+        heads = 1 if self.shared else max(1, self.heads // tp)
+        return self.layers * heads * self.bytes_per_head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """The shape of one model; None where it is not known.
+
+    `other_attention_heads` and `other_kv_heads` are further head counts of layers of another kind.
+    `dense_ffn` says whether a layer of width `intermediate_size` exists at all (a mixture of experts
+    may carry the key without one). `assumed` gives the reasons not to rest an error on these facts.
+    """
+
+    id: str
+    model_type: str | None = None
+    architecture: str | None = None
+    num_layers: int | None = None
+    hidden_size: int | None = None
+    attention_heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    intermediate_size: int | None = None
+    vocab_size: int | None = None
+    num_experts: int | None = None
+    experts_per_token: int | None = None
+    moe_intermediate_size: int | None = None
+    shared_expert_intermediate_size: int | None = None
+    kv_lora_rank: int | None = None
+    qk_rope_head_dim: int | None = None
+    linear_num_value_heads: int | None = None
+    vision_heads: int | None = None
+    vision_tower: bool | None = None
+    max_position_embeddings: int | None = None
+    tie_word_embeddings: bool | None = None
+    other_attention_heads: tuple[int, ...] = ()
+    other_kv_heads: tuple[int, ...] = ()
+    dense_ffn: bool | None = None
+    torch_dtype: str | None = None
+    quantization: Mapping[str, Any] | None = None
+    kv_groups: tuple[KvGroup, ...] = ()
+    params_total: int | None = None
+    params_text: int | None = None
+    params_active: int | None = None
+    provenance: str = "unknown"
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def mla(self) -> bool:
+        """Multi-head latent attention: one compressed KV entry per token for all heads."""
+        return self.kv_lora_rank is not None
+
+    @property
+    def moe(self) -> bool:
+        return bool(self.num_experts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator as the scheduler hands it out; memory in MiB as engines see it."""
+
+    name: str
+    vendor: str
+    kind: Literal["gpu", "gcd", "tpu", "mig", "shared"] = "gpu"
+    mem_gb: float | None = None
+    memory_mib: int | None = None
+    compute_capability: str | None = None
+    link: str | None = None
+    link_domain: int | None = None
+    bf16_tflops: float | None = None
+    fp8_tflops: float | None = None
+    fp4_tflops: float | None = None
+    mem_gbps: float | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """What a layout means: how many processes there are and what each of them splits.
+
+    `gpus` counts one replica; `gpus_per_pod` is what the process in one pod must find, None where a
+    cluster places the ranks; `engines` are independent schedulers inside the replica; `kv_copies`
+    is the number of ranks that hold the same KV entry (None: the model's KV heads are not known);
+    `coupled` data-parallel ranks step together.
+    """
+
+    gpus: int
+    gpus_per_pod: int | None
+    world_size: int
+    engines: int
+    attention_tp: int
+    attention_dp: int
+    dense_tp: int
+    moe_tp: int
+    ep: int
+    pp: int
+    kv_copies: int | None
+    coupled: int
+    visible_devices: int | None = None
+
+
+def divides(left: int, right: int) -> bool:
+    return right > 0 and left % right == 0
+
+
+def divides_either(left: int, right: int) -> bool:
+    return divides(left, right) or divides(right, left)
+
+
+def at_most(left: int, right: int) -> bool:
+    return left <= right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A sentence with two numbers in it, and what the engine says when it does not hold.
+
+    `test(left, right)` holds for a valid layout. `since`/`until` bound the releases in which the
+    engine enforces it (`until` is excluded); None: in every release that was opened. `refusal` is
+    the engine's own text without its variable parts, and `consequence` what happens, as a clause.
+    """
+
+    rule: str
+    subject: str
+    left: int
+    right: int
+    test: Callable[[int, int], bool]
+    refusal: str
+    consequence: str
+    cures: tuple[str, ...]
+    since: str | None = None
+    until: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        return self.test(self.left, self.right)
+
+
+# ----------------------------------------------------------------------------- facts of a plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFacts:
+    """The fields of `Layout` as they were read."""
+
+    tp: Known[int] = Known.unset()
+    pp: Known[int] = Known.unset()
+    dp: Known[int] = Known.unset()
+    dp_local: Known[int | None] = Known.unset()
+    dp_rank: Known[int | None] = Known.unset()
+    ep: Known[int | bool] = Known.unset()
+    attention_dp: Known[int] = Known.unset()
+    pcp: Known[int] = Known.unset()
+    dcp: Known[int] = Known.unset()
+    moe_tp: Known[int | None] = Known.unset()
+    nnodes: Known[int] = Known.unset()
+    executor: Known[str | None] = Known.unset()
+
+    def world(self, names: tuple[str, ...] | None = None) -> Known[Layout]:
+        """One `Layout` per world of the named fields; the other fields keep their defaults."""
+        names = names or tuple(item.name for item in fields(Layout))
+        facts = [getattr(self, name) for name in names]
+        return combine(lambda *values: Layout(**dict(zip(names, values, strict=True))), *facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvBudget:
+    """What the KV cache may take, in the engine's own terms; `share` from 0 to 1, `bytes` per GPU."""
+
+    share: Known[float] = Known.unset()
+    of: Literal["total", "free_before_load", "free_after_load"] | None = None
+    bytes: Known[int] = Known.unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Settings that decide memory."""
+
+    budget: KvBudget = KvBudget()
+    max_model_len: Known[int] = Known.unset()
+    max_num_seqs: Known[int] = Known.unset()
+    max_num_batched_tokens: Known[int] = Known.unset()
+    kv_cache_dtype: Known[str] = Known.unset()
+    quantization: Known[str] = Known.unset()
+    block_size: Known[int] = Known.unset()
+    enforce_eager: Known[bool] = Known.unset()
+    prefix_caching: Known[bool] = Known.unset()
+
+
+GpuCount: TypeAlias = int | Literal["all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What the platform gives to one replica.
+
+    `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
+    `devices` is how many the engine process can use there, "all" resolved by the node size.
+    `gpu_label` is the literal that names the card. `group_start` says that another mechanism in the
+    file joins several pods into one engine, so that one pod's devices are not all there is.
+    """
+
+    pods_per_group: Known[int] = Known.unset()
+    gpus_per_pod: Known[GpuCount] = Known.unset()
+    devices: Known[int] = Known.unset()
+    gpu: Known[Device] = Known.unset()
+    gpu_label: Known[str] = Known.unset()
+    gpus_per_node: Known[int] = Known.unset()
+    nodes: Known[int] = Known.unset()
+    network: Known[str] = Known.unset()
+    link: Known[str] = Known.unset()
+    shm_bytes: Known[int] = Known.unset()
+    wants_gpu: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    replicas: Known[int] = Known.unset()
+    max_replicas: Known[int] = Known.unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One option of the command line as the engine's parser sees it.
+
+    `flag` is its name in the engine's table, None when the parser would refuse it; `problem` says
+    why then, `candidates` what was probably meant. `span` covers the option with its value.
+    """
+
+    written: Text
+    flag: str | None
+    value: Text | None = None
+    span: Span
+    negated: bool = False
+    dotted: str | None = None
+    problem: str | None = None
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a place cannot be edited, as a sentence fragment for people."""
+
+    reason: str
+
+
+class Site(Protocol):
+    """The owner of the edits for one field of a plan."""
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        """Edits that give the field this value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A field that could not be read, and why."""
+
+    field: str
+    reason: str
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlan:
+    """One thing that serves a model.
+
+    `layout` holds what is stated; `effective` the same with the engine's defaults filled in.
+    `anchors` are the places where a suppression comment covers the whole plan: the first line of
+    its object, the key line that opens its script, its command.
+    """
+
+    id: str
+    name: str
+    kind: str
+    file: str
+    path: str
+    origin: Origin
+    engine: str | None = None
+    image: Known[str] = Known.unset()
+    tag: Known[str] = Known.unset()
+    versions: Known[Releases] = Known.unset()
+    model: Known[str] = Known.unset()
+    model_facts: Known[ModelFacts] = Known.unset()
+    served_name: Known[str] = Known.unset()
+    role: str | None = None
+    namespace: str | None = None
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    layout: LayoutFacts = LayoutFacts()
+    effective: LayoutFacts = LayoutFacts()
+    placement: Placement = Placement()
+    fleet: Fleet = Fleet()
+    memory: Memory = Memory()
+    flags: tuple[Flag, ...] = ()
+    open_ended: str | None = None
+    sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    unknowns: tuple[Unknown, ...] = ()
+    anchors: tuple[Span, ...] = ()
+    suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+
+    def fact(self, path: str) -> Known[Any]:
+        """A fact by its dotted name, such as "layout.tp" or "placement.gpus_per_pod"."""
+        value: Any = self
+        for part in path.split("."):
+            value = getattr(value, part)
+        assert isinstance(value, Known)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Router:
+    """What stands in front of replicas and chooses among them.
+
+    `awareness` holds what its choice looks at: "prefix", "session", "load"; empty: it is blind.
+    `selector` are the labels that its backends carry, `backends` the ids of the plans found.
+    """
+
+    id: str
+    name: str
+    kind: str
+    file: str
+    path: str
+    origin: Origin
+    namespace: str | None = None
+    policy: Known[str] = Known.unset()
+    explicit: bool = False
+    awareness: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    backends: tuple[str, ...] = ()
+    anchors: tuple[Span, ...] = ()
+    suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+
+
+# ----------------------------------------------------------------------------------- engines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A process that a file starts, before anybody knows whether it is an engine.
+
+    `argv` is everything that runs, in order: entrypoint or command, then arguments; `image` is the
+    container image. `argv_complete` is False where the image's own entrypoint comes first.
+    """
+
+    origin: Origin
+    argv: tuple[Text, ...] = ()
+    image: Known[str] = Known.unset()
+    env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
+    argv_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What an engine makes of a launch: where its options start and what they say."""
+
+    engine: str
+    command: tuple[Text, ...]
+    flags: tuple[Flag, ...]
+    model: Known[str]
+    served_name: Known[str]
+    layout: LayoutFacts
+    memory: Memory
+    open_ended: str | None = None
+    config_file: Text | None = None
+    insert_at: int | None = None
+
+
+class Engine(Protocol):
+    """An inference engine: turns options into ranks, and knows what it refuses."""
+
+    name: str
+    label: str
+    aliases: tuple[str, ...]
+    checked: bool
+    """False: only recognised. Its options are not read and it has no constraints here."""
+
+    def read(self, launch: Launch) -> Reading | None:
+        """The engine's reading of a launch, or None when this is not its launch."""
+        ...
+
+    def versions(self, tag: Known[str]) -> Known[Releases]:
+        """Releases that an image tag or a stated version can mean; all supported ones if unset."""
+        ...
+
+    def effective(self, layout: LayoutFacts) -> LayoutFacts:
+        """Stated values, with the engine's defaults where nothing is stated."""
+        ...
+
+    def reads(self, rule: str) -> tuple[str, ...]:
+        """Fields of `Layout` that the constraints of a rule depend on."""
+        ...
+
+    def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks: ...
+
+    def constraints(
+        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+    ) -> Iterator[Constraint]:
+        """Every constraint that the known facts allow to state, held or not."""
+        ...
+
+    def flag_name(self, name: str) -> str:
+        """The flag that sets a field, in the engine's spelling."""
+        ...
+
+
+def refuses(
+    engine: Engine, layout: Layout, model: ModelFacts | None, devices: int | None = None
+) -> Constraint | None:
+    """The first constraint that a layout breaks."""
+    ranks = engine.ranks(layout, model, devices)
+    for constraint in engine.constraints(model, ranks, layout):
+        if not constraint.holds:
+            return constraint
+    return None

@@ -1,0 +1,472 @@
+"""The plugin contract: hooks, rules, findings, readers, reports, and how they are loaded.
+
+Built-in rules, engines, readers and reports come in by the same hooks as a third party's. A plugin
+that fails to load, or whose rule raises, becomes a finding and does not end the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TextIO, TypeAlias
+
+import pluggy
+
+from shardlint.known import Known
+from shardlint.plan import (
+    Constraint,
+    Device,
+    Engine,
+    Layout,
+    ModelFacts,
+    Ranks,
+    Releases,
+    Router,
+    ServingPlan,
+)
+from shardlint.source import Edit, Origin, Position, Source, Span
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+GROUP = "shardlint"
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+Applicability: TypeAlias = Literal["safe", "unsafe"]
+Scope: TypeAlias = Literal["plan", "router"]
+
+
+# ------------------------------------------------------------------------------ what rules say
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What would clear a finding, without saying how the file is edited.
+
+    "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
+    place of option `field`.
+    """
+
+    kind: Literal["layout", "flag"]
+    field: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A related place and what it says."""
+
+    origin: Origin
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a rule found in one world, at one place.
+
+    The linter adds rule, plan, positions, confidence and fixes. `at` is a fact or a place; an error
+    that does not hold in every world, or that rests on an assumption, becomes a warning.
+    """
+
+    message: str
+    at: Origin
+    severity: Severity | None = None
+    help: str | None = None
+    related: tuple[Note, ...] = ()
+    repair: Repair | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One possible world of one plan: plain values of the facts that a rule needs.
+
+    Facts that the rule does not list in `needs` are None, so that it cannot rest on them unseen.
+    """
+
+    plan: ServingPlan
+    engine: Engine
+    layout: Layout = Layout()
+    model: ModelFacts | None = None
+    ranks: Ranks | None = None
+    devices: int | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def constraints(self, rule: str) -> Iterator[Constraint]:
+        """Constraints of one rule in this world."""
+        if self.ranks is None:
+            return
+        for constraint in self.engine.constraints(self.model, self.ranks, self.layout):
+            if constraint.rule == rule:
+                yield constraint
+
+    def origin(self, *fields: str) -> Origin:
+        """The place of the first of these facts that was read from a file, else of the plan."""
+        for name in fields:
+            if (origin := self.plan.fact(name).origin) is not None:
+                return origin
+        return self.plan.origin
+
+
+class Rule:
+    """A check of one plan or one router.
+
+    Subclasses set the class fields and write `check`. The module's docstring is the rule's page.
+    `needs` names facts ("layout.tp", "model_facts", "placement.devices"); `check` runs once per
+    world in which they are all decided, and otherwise the linter records *undecided*.
+    """
+
+    id: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity] = "warning"
+    scope: ClassVar[Scope] = "plan"
+    needs: ClassVar[tuple[str, ...]] = ()
+    enabled: ClassVar[bool] = True
+    gate: ClassVar[bool] = False
+    fix: ClassVar[Applicability | None] = None
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        """Cheap test before anything is asked for; False leaves no trace of *undecided*."""
+        return engine.checked
+
+    def fields(self, engine: Engine) -> tuple[str, ...]:
+        """The facts this rule needs of a plan of this engine."""
+        return self.needs
+
+    def check(self, world: World) -> Iterator[Found]:
+        """Findings in one world of a plan; for scope "plan"."""
+        yield from ()
+
+    def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
+        """Findings of one router and the plans behind it; for scope "router"."""
+        yield from ()
+
+    @classmethod
+    def page(cls) -> str:
+        """The documentation: the docstring of the rule's module."""
+        import sys
+
+        return (sys.modules[cls.__module__].__doc__ or "").strip() + "\n"
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first paragraph of the page, on one line."""
+        return " ".join(cls.page().split("\n\n", 1)[0].split())
+
+
+class ConstraintRule(Rule):
+    """A rule whose numbers, places and refusal come with the engine's constraints of its name.
+
+    A subclass writes a message template over `Constraint` (`{left}`, `{right}`, `{subject}`) plus
+    `{says}`: what happens and the engine's own words.
+    """
+
+    severity: ClassVar[Severity] = "error"
+    message: ClassVar[str]
+    model: ClassVar[tuple[str, ...]] = ()
+    """Fields of ModelFacts that must be known for the rule to be decided."""
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        return engine.checked and bool(engine.reads(self.name))
+
+    def fields(self, engine: Engine) -> tuple[str, ...]:
+        layout = tuple(f"layout.{name}" for name in engine.reads(self.name))
+        return layout + (("model_facts",) if self.model else ()) + self.needs
+
+    def check(self, world: World) -> Iterator[Found]:
+        for constraint in world.constraints(self.name):
+            if not constraint.holds:
+                yield self.found(constraint, world)
+
+    def found(self, constraint: Constraint, world: World) -> Found:
+        places = tuple(f"layout.{name}" for name in constraint.cures)
+        return Found(
+            message=self.text(constraint, world),
+            at=world.origin(*places),
+            repair=Repair("layout"),
+            since=constraint.since,
+            until=constraint.until,
+        )
+
+    def text(self, constraint: Constraint, world: World) -> str:
+        return self.message.format(
+            left=constraint.left,
+            right=constraint.right,
+            subject=constraint.subject,
+            says=says(world.engine, constraint),
+        )
+
+
+def says(engine: Engine, constraint: Constraint) -> str:
+    """What happens, and the engine's own words: "vLLM refuses to start ('must be ...')"."""
+    quoted = f" ('{constraint.refusal}')" if constraint.refusal else ""
+    return f"{engine.label} {constraint.consequence}{quoted}"
+
+
+# --------------------------------------------------------------------------- what a run yields
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that clears a finding: `delta` says what changes, `edits` how the text changes.
+
+    `estimate` are numbers before and after, exact ones only.
+    """
+
+    title: str
+    applicability: Applicability
+    delta: Mapping[str, Any]
+    edits: tuple[Edit, ...]
+    estimate: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    file: str
+    start: Position
+    end: Position
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding, ready to be printed."""
+
+    rule: str
+    name: str
+    severity: Severity
+    message: str
+    file: str
+    start: Position
+    end: Position
+    span: Span
+    plan: str | None = None
+    path: str | None = None
+    assumes: tuple[str, ...] = ()
+    related: tuple[Related, ...] = ()
+    help: str | None = None
+    url: str | None = None
+    fingerprint: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+    @property
+    def confidence(self) -> Literal["certain", "assumed"]:
+        return "assumed" if self.assumes else "certain"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UndecidedRule:
+    """A rule that could not be decided for a plan, the fact it needs and why that is missing."""
+
+    plan: str
+    rule: str
+    name: str
+    needs: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Everything that one run has to say. Findings are in order of file, place, rule."""
+
+    findings: tuple[Finding, ...]
+    undecided: tuple[UndecidedRule, ...]
+    suppressed: int
+    files: int
+    plans: int
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Files that were not read, with the reason."""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    rules: tuple[type[Rule], ...] = ()
+
+    def count(self, severity: Severity) -> int:
+        return sum(1 for finding in self.findings if finding.severity == severity)
+
+    def worst_first(self) -> list[Finding]:
+        return sorted(self.findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def reaches(self, severity: Severity) -> bool:
+        """Whether a finding is as bad as `severity` or worse."""
+        levels = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return any(finding.severity in levels for finding in self.findings)
+
+    def summary(self) -> dict[str, int]:
+        return {
+            "files": self.files,
+            "plans": self.plans,
+            "errors": self.count("error"),
+            "warnings": self.count("warning"),
+            "infos": self.count("info"),
+            "suppressed": self.suppressed,
+            "undecided": len(self.undecided),
+            "skipped": len(self.skipped),
+        }
+
+
+class Report(Protocol):
+    """One output format: a pure function from a result to text."""
+
+    name: str
+
+    def write(self, result: Result, out: TextIO) -> None: ...
+
+
+# ------------------------------------------------------------------------------------ readers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What the user says of the machines; it fills only what the files leave open."""
+
+    gpu: Known[Device] = Known.unset()
+    gpus_per_node: Known[int] = Known.unset()
+    nodes: Known[int] = Known.unset()
+    network: Known[str] = Known.unset()
+    link: Known[str] = Known.unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContext:
+    """What a reader may ask for: engines, and names of devices."""
+
+    engines: tuple[Engine, ...]
+    device: Callable[[str], Known[Device]]
+    """Name, label or instance type to device; unknown if the name means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadResult:
+    """What a reader found in one file.
+
+    `problems` are places that could not be read, with a message: they become parse-error findings.
+    """
+
+    plans: tuple[ServingPlan, ...] = ()
+    routers: tuple[Router, ...] = ()
+    problems: tuple[tuple[Origin, str], ...] = ()
+    skipped: str | None = None
+
+
+class Reader(Protocol):
+    """One family of file formats."""
+
+    name: str
+
+    def accepts(self, source: Source) -> bool:
+        """A cheap look at the text: could this reader find a plan in it?"""
+        ...
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult: ...
+
+
+# -------------------------------------------------------------------------------------- hooks
+
+
+class Hooks:
+    """The hooks of the `shardlint` entry-point group."""
+
+    @hookspec
+    def shardlint_rules(self) -> Iterable[type[Rule]]:  # type: ignore[empty-body]
+        """Rule classes to run beside the built-in ones."""
+
+    @hookspec
+    def shardlint_engines(self) -> Iterable[Engine]:  # type: ignore[empty-body]
+        """Engines; the first one that recognises a launch reads it."""
+
+    @hookspec
+    def shardlint_readers(self) -> Iterable[Reader]:  # type: ignore[empty-body]
+        """Readers of further file formats, asked in order."""
+
+    @hookspec
+    def shardlint_models(self) -> Iterable[Mapping[str, Any]]:  # type: ignore[empty-body]
+        """Model facts to add to the catalogue, one mapping per model with its `id`."""
+
+    @hookspec
+    def shardlint_hardware(self) -> Iterable[Device]:  # type: ignore[empty-body]
+        """Devices to add to the table."""
+
+    @hookspec
+    def shardlint_reports(self) -> Iterable[Report]:  # type: ignore[empty-body]
+        """Output formats, selected by their name with `--format`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A plugin that could not be loaded or asked, with what it raised."""
+
+    name: str
+    version: str | None
+    error: str
+
+
+class Plugins:
+    """All registered plugins. Loaded once per run; a broken one is kept apart and reported."""
+
+    def __init__(self, builtins: Iterable[ModuleType | object] = (), discover: bool = True) -> None:
+        self._manager = pluggy.PluginManager(GROUP)
+        self._manager.add_hookspecs(Hooks)
+        self.broken: list[BrokenPlugin] = []
+        for plugin in builtins:
+            self._manager.register(plugin)
+        if discover:
+            self._discover()
+
+    def _discover(self) -> None:
+        """Load third parties one by one: a fence, so that one broken plugin stops nobody else."""
+        from importlib.metadata import entry_points
+
+        for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+            try:
+                self._manager.register(entry.load(), name=entry.name)
+                self._manager.check_pending()
+            except Exception as error:  # fence: a plugin may raise anything
+                if self._manager.has_plugin(entry.name):
+                    self._manager.unregister(name=entry.name)
+                version = entry.dist.version if entry.dist else None
+                self.broken.append(BrokenPlugin(entry.name, version, _what(error)))
+
+    def _ask(self, hook: str) -> list[Any]:
+        """Every item of one hook, plugin by plugin: a fence around each of them."""
+        items: list[Any] = []
+        for impl in getattr(self._manager.hook, hook).get_hookimpls():
+            try:
+                items.extend(impl.function())
+            except Exception as error:  # fence: a plugin may raise anything
+                self.broken.append(BrokenPlugin(impl.plugin_name, None, f"{hook}: {_what(error)}"))
+        return items
+
+    def rules(self) -> tuple[type[Rule], ...]:
+        """All rules in order of their id; a second rule of one id or name is refused."""
+        found: dict[str, type[Rule]] = {}
+        for rule in self._ask("shardlint_rules"):
+            taken = {known.name for known in found.values()}
+            if rule.id in found or rule.name in taken:
+                self.broken.append(
+                    BrokenPlugin(rule.__module__, None, f"rule {rule.id} {rule.name} exists already")
+                )
+                continue
+            found[rule.id] = rule
+        return tuple(found[key] for key in sorted(found))
+
+    def engines(self) -> tuple[Engine, ...]:
+        return tuple(self._ask("shardlint_engines"))
+
+    def readers(self) -> tuple[Reader, ...]:
+        return tuple(self._ask("shardlint_readers"))
+
+    def models(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self._ask("shardlint_models"))
+
+    def hardware(self) -> tuple[Device, ...]:
+        return tuple(self._ask("shardlint_hardware"))
+
+    def reports(self) -> dict[str, Report]:
+        return {report.name: report for report in self._ask("shardlint_reports")}
+
+
+def _what(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
