@@ -47,6 +47,13 @@ class Releases:
         assert low is not None and high is not None
         return not (since_v and low < since_v) and not (until_v and high >= until_v)
 
+    def meets(self, since: str | None, until: str | None) -> bool:
+        """Some release here is since `since` (included) and before `until` (excluded)."""
+        low, high = version(self.first), version(self.last)
+        since_v, until_v = version(since) if since else None, version(until) if until else None
+        assert low is not None and high is not None
+        return not (since_v and high < since_v) and not (until_v and low >= until_v)
+
 
 # ------------------------------------------------------------------- plain facts of one world
 
@@ -204,7 +211,9 @@ class Constraint:
 
     `test(left, right)` holds for a valid layout. `since`/`until` bound the releases in which the
     engine enforces it (`until` is excluded); None: in every release that was opened. `refusal` is
-    the engine's own text without its variable parts, and `consequence` what happens, as a clause.
+    the engine's own text without its variable parts (found since release `refusal_since`), and
+    `consequence` what happens, as a clause. An `advisory` constraint is not certain enough to be
+    reported, but no layout that breaks it is ever offered as a cure.
     """
 
     rule: str
@@ -217,6 +226,8 @@ class Constraint:
     cures: tuple[str, ...]
     since: str | None = None
     until: str | None = None
+    refusal_since: str | None = None
+    advisory: bool = False
 
     @property
     def holds(self) -> bool:
@@ -373,12 +384,14 @@ class ServingPlan:
     role: str | None = None
     namespace: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Labels of the pods, which selectors look at."""
     layout: LayoutFacts = LayoutFacts()
     effective: LayoutFacts = LayoutFacts()
     placement: Placement = Placement()
     fleet: Fleet = Fleet()
     memory: Memory = Memory()
     flags: tuple[Flag, ...] = ()
+    argv: tuple[Text, ...] = ()
     open_ended: str | None = None
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
@@ -448,8 +461,6 @@ class Reading:
     layout: LayoutFacts
     memory: Memory
     open_ended: str | None = None
-    config_file: Text | None = None
-    insert_at: int | None = None
 
 
 class Engine(Protocol):
@@ -485,8 +496,16 @@ class Engine(Protocol):
         """Every constraint that the known facts allow to state, held or not."""
         ...
 
-    def flag_name(self, name: str) -> str:
-        """The flag that sets a field, in the engine's spelling."""
+    def flag_name(self, field: str, like: str = "") -> str:
+        """The option that sets a layout field; a short one beside the short option `like`."""
+        ...
+
+    def flag_refused(self, flag: Flag, releases: Known[Releases]) -> Literal["error", "warning"] | None:
+        """How sure it is that the engine's parser refuses an option that its table lacks."""
+        ...
+
+    def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
+        """Bytes of one KV cache element, None if that is not certain."""
         ...
 
 

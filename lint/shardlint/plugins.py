@@ -7,12 +7,12 @@ that fails to load, or whose rule raises, becomes a finding and does not end the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TextIO, TypeAlias
 
 import pluggy
 
-from shardlint.known import Known
+from shardlint.known import Choice, Known
 from shardlint.plan import (
     Constraint,
     Device,
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 GROUP = "shardlint"
+DOCS = "https://github.com/shardlint/shardlint/blob/main/docs"
 hookspec = pluggy.HookspecMarker(GROUP)
 hookimpl = pluggy.HookimplMarker(GROUP)
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 Applicability: TypeAlias = Literal["safe", "unsafe"]
-Scope: TypeAlias = Literal["plan", "router"]
+Scope: TypeAlias = Literal["plan", "router", "run"]
 
 
 # ------------------------------------------------------------------------------ what rules say
@@ -95,6 +96,7 @@ class World:
     ranks: Ranks | None = None
     devices: int | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[Choice, ...] = ()
 
     def constraints(self, rule: str) -> Iterator[Constraint]:
         """Constraints of one rule in this world."""
@@ -137,6 +139,11 @@ class Rule:
         """The facts this rule needs of a plan of this engine."""
         return self.needs
 
+    def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
+        """Whether nothing can be found whatever the missing facts are: no *undecided* then."""
+        del facts
+        return False
+
     def check(self, world: World) -> Iterator[Found]:
         """Findings in one world of a plan; for scope "plan"."""
         yield from ()
@@ -144,6 +151,15 @@ class Rule:
     def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
         """Findings of one router and the plans behind it; for scope "router"."""
         yield from ()
+
+    def check_run(self, run: RunFacts) -> Iterator[Found]:
+        """Findings about the run itself; for scope "run"."""
+        yield from ()
+
+    @classmethod
+    def url(cls) -> str:
+        """Where the page is published."""
+        return f"{DOCS}/rules/{cls.name}.md"
 
     @classmethod
     def page(cls) -> str:
@@ -177,9 +193,22 @@ class ConstraintRule(Rule):
         layout = tuple(f"layout.{name}" for name in engine.reads(self.name))
         return layout + (("model_facts",) if self.model else ()) + self.needs
 
+    def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
+        """With every degree at 1 there is nothing to divide."""
+        default = Layout()
+        layout = {name: fact for name, fact in facts.items() if name.startswith("layout.")}
+        return all(
+            fact.cases and set(fact.values) == {getattr(default, name.removeprefix("layout."))}
+            for name, fact in layout.items()
+        )
+
+    def lacks(self, model: ModelFacts) -> str | None:
+        """The first field of the model that the rule needs and that is not known."""
+        return next((name for name in self.model if getattr(model, name) is None), None)
+
     def check(self, world: World) -> Iterator[Found]:
         for constraint in world.constraints(self.name):
-            if not constraint.holds:
+            if not constraint.holds and not constraint.advisory:
                 yield self.found(constraint, world)
 
     def found(self, constraint: Constraint, world: World) -> Found:
@@ -197,14 +226,33 @@ class ConstraintRule(Rule):
             left=constraint.left,
             right=constraint.right,
             subject=constraint.subject,
-            says=says(world.engine, constraint),
+            says=says(world, constraint),
         )
 
 
-def says(engine: Engine, constraint: Constraint) -> str:
-    """What happens, and the engine's own words: "vLLM refuses to start ('must be ...')"."""
-    quoted = f" ('{constraint.refusal}')" if constraint.refusal else ""
-    return f"{engine.label} {constraint.consequence}{quoted}"
+def says(world: World, constraint: Constraint) -> str:
+    """What happens, and the engine's own words: "vLLM refuses to start ('must be ...')".
+
+    The words are quoted only if every release that the plan can mean says them.
+    """
+    since = constraint.refusal_since
+    releases = world.plan.versions.values
+    certain = not since or (releases and all(item.within(since, None) for item in releases))
+    quoted = f" ('{constraint.refusal}')" if constraint.refusal and certain else ""
+    return f"{world.engine.label} {constraint.consequence}{quoted}"
+
+
+def accepted(world: World, field: str, candidates: Iterable[int]) -> list[int]:
+    """Values of one layout field that break no constraint but the count of GPUs."""
+    found = []
+    for value in candidates:
+        change: dict[str, Any] = {field: value}
+        layout = replace(world.layout, **change)
+        ranks = world.engine.ranks(layout, world.model, None)
+        constraints = world.engine.constraints(world.model, ranks, layout)
+        if all(constraint.holds for constraint in constraints):
+            found.append(value)
+    return found
 
 
 # --------------------------------------------------------------------------- what a run yields
@@ -214,7 +262,7 @@ def says(engine: Engine, constraint: Constraint) -> str:
 class Fix:
     """A change that clears a finding: `delta` says what changes, `edits` how the text changes.
 
-    `estimate` are numbers before and after, exact ones only.
+    `estimate` holds exact numbers by name, unit last: {"kv_bytes": {"before": 2, "after": 1}}.
     """
 
     title: str
@@ -271,7 +319,11 @@ class UndecidedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Everything that one run has to say. Findings are in order of file, place, rule."""
+    """Everything that one run has to say.
+
+    Findings are in order of file, place, rule; `undecided` and `skipped` are in order too. `sources`
+    has every file that a fix edits; `rules` are all that could find something.
+    """
 
     findings: tuple[Finding, ...]
     undecided: tuple[UndecidedRule, ...]
@@ -336,19 +388,44 @@ class ReadContext:
     engines: tuple[Engine, ...]
     device: Callable[[str], Known[Device]]
     """Name, label or instance type to device; unknown if the name means nothing."""
+    labels: Callable[[Mapping[str, tuple[str, ...]]], tuple[str | None, Known[Device]]]
+    """Node labels with their possible values to the key that names the card, and the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A place that could not be read, and why."""
+
+    origin: Origin
+    message: str
+    severity: Severity = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
-    """What a reader found in one file.
-
-    `problems` are places that could not be read, with a message: they become parse-error findings.
-    """
+    """What a reader found in one file; `skipped` says why it did not read it at all."""
 
     plans: tuple[ServingPlan, ...] = ()
     routers: tuple[Router, ...] = ()
-    problems: tuple[tuple[Origin, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
     skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A suppression that suppressed nothing."""
+
+    origin: Origin
+    selector: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What happened in a run beside plans and routers."""
+
+    problems: tuple[Problem, ...] = ()
+    broken: tuple[BrokenPlugin, ...] = ()
+    unused: tuple[Unused, ...] = ()
 
 
 class Reader(Protocol):

@@ -82,7 +82,7 @@ class DecodeError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """One text under its display name; `bom` says that the bytes start with a UTF-8 byte order mark."""
+    """One text under its display name; `bom`: the bytes start with a UTF-8 byte order mark."""
 
     name: str
     text: str
@@ -123,6 +123,11 @@ class Source:
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._line_starts, offset)
         return Position(line, offset - self._line_starts[line - 1] + 1, offset)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column (from 1), clamped to the text."""
+        start = self._line_starts[min(line, self.line_count) - 1]
+        return min(start + column - 1, len(self.text))
 
     def line_span(self, line: int) -> Span:
         """The span of a line (from 1) without its line end."""
@@ -168,7 +173,7 @@ class Mapped:
 
     @classmethod
     def all_at(cls, text: str, span: Span) -> Mapped:
-        """Every character comes from the whole span: an expansion, an escape that we cannot split."""
+        """Every character comes from the whole span: an expansion, an escape not to be split."""
         return cls(text, [span.start] * len(text), [span.end] * len(text), literal=False)
 
     def __len__(self) -> int:

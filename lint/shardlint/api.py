@@ -1,0 +1,70 @@
+"""The public plugin API: all that a rule, reader, engine, model or report needs, in one place.
+
+Everything here is re-exported; built-in rules import nothing else. Names that are not here may
+change without notice.
+"""
+
+from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
+from shardlint.linter import Run, lint
+from shardlint.plan import (
+    Constraint,
+    Device,
+    Engine,
+    Fleet,
+    Flag,
+    KvBudget,
+    KvGroup,
+    Launch,
+    Layout,
+    LayoutFacts,
+    Memory,
+    ModelFacts,
+    Placement,
+    Ranks,
+    Reading,
+    Refusal,
+    Releases,
+    Router,
+    ServingPlan,
+    Site,
+    at_most,
+    divides,
+    divides_either,
+    refuses,
+)
+from shardlint.plugins import (
+    ConstraintRule,
+    Finding,
+    Fix,
+    Found,
+    Note,
+    Plugins,
+    Problem,
+    ReadContext,
+    Reader,
+    ReadResult,
+    Related,
+    Repair,
+    Report,
+    Result,
+    Rule,
+    RunFacts,
+    Unused,
+    World,
+    accepted,
+    hookimpl,
+    says,
+)
+from shardlint.project import Project, Setup
+from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
+
+__all__ = [
+    "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine", "Finding", "Fix",
+    "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch", "Layout", "LayoutFacts",
+    "Mapped", "Memory", "ModelFacts", "Never", "Note", "Origin", "Placement", "Plugins", "Position",
+    "Problem", "Project", "Ranks", "ReadContext", "ReadResult", "Reader", "Reading", "Refusal",
+    "Related", "Releases", "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts",
+    "ServingPlan", "Setup", "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused",
+    "World", "accepted", "apply", "at_most", "combine", "decide", "divides", "divides_either",
+    "hookimpl", "lint", "refuses", "says",
+]  # fmt: skip

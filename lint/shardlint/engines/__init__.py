@@ -1,0 +1,1 @@
+"""Engines: one module each, with its options as data. They own ranks and constraints."""

@@ -1,0 +1,25 @@
+"""The built-in engines, registered by the same hook as a third party's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardlint.engines.generic import RecognisedEngine
+from shardlint.engines.vllm import VLLM
+from shardlint.plan import Engine
+from shardlint.plugins import hookimpl
+
+
+@hookimpl
+def shardlint_engines() -> Iterable[Engine]:
+    return (
+        VLLM(),
+        RecognisedEngine("sglang", "SGLang"),
+        RecognisedEngine("trtllm", "TensorRT-LLM", ("tensorrt-llm",)),
+        RecognisedEngine("tgi", "TGI"),
+        RecognisedEngine("lmdeploy", "LMDeploy"),
+        RecognisedEngine("nim", "NIM"),
+        RecognisedEngine("ollama", "Ollama"),
+        RecognisedEngine("llamacpp", "llama.cpp"),
+        RecognisedEngine("huggingfaceserver", "huggingfaceserver"),
+    )

@@ -1,0 +1,82 @@
+"""Engines that are only recognised: their image, GPUs and replicas are read, nothing is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from shardlint.engines import launchers
+from shardlint.known import Known
+from shardlint.plan import (
+    Constraint,
+    Flag,
+    Launch,
+    Layout,
+    LayoutFacts,
+    Memory,
+    ModelFacts,
+    Ranks,
+    Reading,
+    Releases,
+    ServingPlan,
+)
+
+
+class RecognisedEngine:
+    """One engine of `data/launchers.json` that has no module of its own."""
+
+    checked = False
+
+    def __init__(self, name: str, label: str, aliases: tuple[str, ...] = ()) -> None:
+        self.name, self.label, self.aliases = name, label, aliases
+
+    def read(self, launch: Launch) -> Reading | None:
+        after = launchers.after_launcher(self.name, launch.argv)
+        by_image = not launch.argv_complete and launchers.image_matches(
+            self.name, launch.image.only
+        )
+        if after is None and not by_image:
+            return None
+        reason = f"options of {self.label} are not read"
+        return Reading(
+            engine=self.name,
+            command=launch.argv[: after or 0],
+            flags=(),
+            model=Known.unknown(reason),
+            served_name=Known.unset(),
+            layout=LayoutFacts(),
+            memory=Memory(),
+            open_ended=reason,
+        )
+
+    def versions(self, tag: Known[str]) -> Known[Releases]:
+        return Known.unknown("releases of this engine are not known", tag.origin)
+
+    def effective(self, layout: LayoutFacts) -> LayoutFacts:
+        return layout
+
+    def reads(self, rule: str) -> tuple[str, ...]:
+        del rule
+        return ()
+
+    def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
+        raise LookupError(f"the ranks of {self.label} are not known")
+
+    def constraints(
+        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+    ) -> Iterator[Constraint]:
+        del model, ranks, layout
+        yield from ()
+
+    def flag_name(self, field: str, like: str = "") -> str:
+        raise LookupError(f"the options of {self.label} are not known")
+
+    def flag_refused(
+        self, flag: Flag, releases: Known[Releases]
+    ) -> Literal["error", "warning"] | None:
+        del flag, releases
+        return None
+
+    def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
+        del plan, model
+        return None

@@ -1,0 +1,119 @@
+"""Which engine a process is: launcher words and image names, as data in `data/launchers.json`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from posixpath import basename
+from typing import Any
+
+from shardlint.known import Text
+from shardlint.plan import Launch
+
+LONGEST_PREFIX = 40
+"""Words that may stand before a launcher: options of `numactl`, `srun`, `nsys profile`."""
+
+
+@cache
+def _data() -> dict[str, Any]:
+    path = files(__package__).joinpath("data", "launchers.json")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+@cache
+def _patterns(engine: str, key: str) -> re.Pattern[str] | None:
+    patterns = _data()["engines"][engine].get(key, [])
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns)) if patterns else None
+
+
+@cache
+def _launchers(engine: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(words) for words in _data()["engines"][engine]["launchers"])
+
+
+def after_launcher(engine: str, argv: Sequence[Text]) -> int | None:
+    """Index of the first word after the launcher of an engine, or None."""
+    words = [word.value for word in argv]
+    if not words or words[0] is None:
+        return None
+    for start in range(_longest_prefix(words) + 1):
+        for launcher in _launchers(engine):
+            end = _match(words, start, launcher)
+            if end is not None:
+                return end
+    return None
+
+
+@cache
+def _prefixes() -> frozenset[str]:
+    return frozenset(_data()["prefixes"])
+
+
+def _longest_prefix(words: Sequence[str | None]) -> int:
+    """How many words may be skipped: none, unless the first only starts what follows."""
+    first = words[0] or ""
+    wraps = basename(first) in _prefixes() or re.match(r"[A-Za-z_]\w*=", first)
+    return min(LONGEST_PREFIX, len(words) - 1) if wraps else 0
+
+
+def _match(words: Sequence[str | None], start: int, launcher: tuple[str, ...]) -> int | None:
+    """End of a launcher that starts here; "python" stands for any Python and its own options."""
+    at = start
+    for index, pattern in enumerate(launcher):
+        if pattern == "-m":
+            while at < len(words) and re.fullmatch(r"-[uOBIsSE]+", words[at] or ""):
+                at += 1
+        word = words[at] if at < len(words) else None
+        if word is None:
+            return None
+        name = basename(word) if index == 0 else word
+        if not re.fullmatch(pattern, name):
+            return None
+        at += 1
+    return at
+
+
+def image_matches(engine: str, image: str | None) -> bool:
+    """The repository of an image, without registry, tag and digest, is one of this engine's."""
+    pattern = _patterns(engine, "images")
+    return bool(image and pattern and pattern.search(repository(image)) and not excluded(image))
+
+
+def image_tells_version(engine: str, image: str | None) -> bool:
+    """Tags of this image are releases of the engine."""
+    pattern = _patterns(engine, "version_images")
+    return bool(image and pattern and pattern.search(repository(image)))
+
+
+@cache
+def _excluded() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in _data()["not_engines"]))
+
+
+def excluded(image: str) -> bool:
+    """Images named after an engine that are none: simulators, routers, benchmarks."""
+    return bool(_excluded().search(repository(image)))
+
+
+def repository(image: str) -> str:
+    """The image without its tag and digest, in lower case."""
+    name = image.split("@", 1)[0].lower()
+    head, colon, tail = name.rpartition(":")
+    return head if colon and "/" not in tail else name
+
+
+def tag_of(image: str) -> str | None:
+    """The digest or tag of an image, as written."""
+    name, at, digest = image.partition("@")
+    if at:
+        return digest
+    head, colon, tail = name.rpartition(":")
+    return tail if colon and head and "/" not in tail else None
+
+
+def known_image(launch: Launch) -> str | None:
+    return launch.image.only

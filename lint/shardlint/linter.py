@@ -1,0 +1,340 @@
+"""Run rules over a project: bind what they need, judge every world, suppress, order.
+
+A rule's `check` sees plain values of one world. Here its findings in all worlds are put together: one
+that does not hold in every world, or that rests on an assumption, is no error but a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.config import Settings, ignored_in, selected
+from shardlint.known import MAX_WORLDS, Case, Known, worlds
+from shardlint.plan import Engine, Layout, Router, ServingPlan
+from shardlint.plugins import (
+    BrokenPlugin,
+    ConstraintRule,
+    Finding,
+    Found,
+    Related,
+    Repair,
+    Result,
+    Rule,
+    RunFacts,
+    Severity,
+    UndecidedRule,
+    World,
+)
+from shardlint.project import Project
+from shardlint.source import Source, Span
+from shardlint.suppress import Suppressions, matches
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What would clear a finding, and the world in which it was found."""
+
+    repair: Repair
+    world: World
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The result of one run, and the cures of its findings by fingerprint."""
+
+    result: Result
+    cures: Mapping[str, Cure]
+
+
+@dataclass(slots=True)
+class _Hit:
+    """One finding put together from worlds, before positions and suppression."""
+
+    rule: type[Rule]
+    found: Found
+    severity: Severity
+    assumes: frozenset[str] = frozenset()
+    owner: ServingPlan | Router | None = None
+    world: World | None = None
+
+
+@dataclass(slots=True)
+class _Collected:
+    hits: list[_Hit] = field(default_factory=list)
+    undecided: list[UndecidedRule] = field(default_factory=list)
+    broken: list[BrokenPlugin] = field(default_factory=list)
+
+
+def lint(project: Project) -> Run:
+    """Run every selected rule over the project."""
+    owners: tuple[ServingPlan | Router, ...] = (*project.plans, *project.routers)
+    setup, settings = project.setup, project.setup.settings
+    available = setup.plugins.rules()
+    rules = tuple(rule for rule in available if is_selected(rule, settings))
+    collected = _Collected()
+    for rule in rules:
+        _run_rule(rule, project, collected)
+    suppressions = Suppressions.of(project.sources)
+    for owner in owners:
+        suppressions.note(owner)
+    broken = (*setup.plugins.broken, *project.broken, *collected.broken)
+    facts = RunFacts(problems=project.problems, broken=broken)
+    kept, suppressed = _kept([*collected.hits, *_about_run(rules, facts)], project, suppressions)
+    unused = (*suppressions.unused(rules), *suppressions.unknown(available))
+    late, more = _kept(_about_run(rules, RunFacts(unused=unused)), project, suppressions)
+    return _finish(project, rules, [*kept, *late], collected, suppressed + more)
+
+
+def is_selected(rule: type[Rule], settings: Settings) -> bool:
+    return selected(
+        rule.id, rule.name, settings.select, settings.ignore, enabled=rule.enabled
+    )
+
+
+# --------------------------------------------------------------------------------- one rule
+
+
+def _run_rule(rule: type[Rule], project: Project, collected: _Collected) -> None:
+    """A fence around one rule: what it raises is a finding, and the other rules go on."""
+    try:
+        if rule.scope == "plan":
+            for plan in project.plans:
+                engine = project.setup.engine(plan.engine)
+                if engine is not None:
+                    _check_plan(rule(), plan, engine, collected)
+        elif rule.scope == "router":
+            _check_routers(rule, project, collected)
+    except Exception as error:  # fence: one rule
+        what = f"rule {rule.name}: {type(error).__name__}: {error}"
+        collected.broken.append(BrokenPlugin(rule.__module__, None, what))
+
+
+def _check_routers(rule: type[Rule], project: Project, collected: _Collected) -> None:
+    by_id = {plan.id: plan for plan in project.plans}
+    for router in project.routers:
+        plans = [by_id[name] for name in router.backends]
+        for found in rule().check_router(router, plans):
+            severity = found.severity or rule.severity
+            collected.hits.append(_Hit(rule, found, severity, frozenset(), router))
+
+
+def _check_plan(
+    rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected
+) -> None:
+    if not rule.applies(plan, engine):
+        return
+    names = rule.fields(engine)
+    facts = {name: _fact(plan, name) for name in names}
+    missing = _missing(rule, facts)
+    if missing is None:
+        all_worlds = [_world(plan, engine, facts, world) for world in worlds(*facts.values())]
+        collected.hits.extend(_judge(rule, plan, facts, all_worlds))
+    elif not rule.settled(facts):
+        name, reason = missing
+        row = UndecidedRule(plan.id, rule.id, rule.name, name, reason)
+        collected.undecided.append(row)
+
+
+def _fact(plan: ServingPlan, name: str) -> Known[Any]:
+    """A fact as a rule names it; layout fields have the engine's defaults filled in."""
+    if name.startswith("layout."):
+        fact: Known[Any] = getattr(plan.effective, name.removeprefix("layout."))
+        return fact
+    return plan.fact(name)
+
+
+def _missing(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
+    """The first fact that is not decided, with the reason."""
+    count = 1
+    for name, fact in facts.items():
+        if not fact.cases:
+            return name, fact.reason or "not stated"
+        count *= len(fact.cases)
+    if count > MAX_WORLDS:
+        return next(iter(facts)), "too many combinations"
+    if isinstance(rule, ConstraintRule) and "model_facts" in facts:
+        for case in facts["model_facts"].cases:
+            if lacking := rule.lacks(case.value):
+                return f"model_facts.{lacking}", f"{case.value.id}: {lacking} is not known"
+    return None
+
+
+def _world(
+    plan: ServingPlan,
+    engine: Engine,
+    facts: Mapping[str, Known[Any]],
+    cases: tuple[Case[Any], ...],
+) -> World:
+    values = {name: case.value for name, case in zip(facts, cases, strict=True)}
+    asked = {
+        name.removeprefix("layout."): value
+        for name, value in values.items()
+        if name.startswith("layout.")
+    }
+    layout, model = Layout(**asked), values.get("model_facts")
+    devices = values.get("placement.devices")
+    ranks = engine.ranks(layout, model, devices) if engine.checked else None
+    given = tuple(choice for case in cases for choice in case.given)
+    return World(
+        plan=plan, engine=engine, layout=layout, model=model, ranks=ranks, devices=devices,
+        values=values, given=given,
+    )  # fmt: skip
+
+
+def _judge(
+    rule: Rule, plan: ServingPlan, facts: Mapping[str, Known[Any]], all_worlds: list[World]
+) -> Iterator[_Hit]:
+    """Findings of all worlds, put together by their place and order there."""
+    groups: dict[tuple[Any, int], list[tuple[Found, World]]] = {}
+    for world in all_worlds:
+        count: dict[Any, int] = {}
+        for found in rule.check(world):
+            index = count.get(found.at, 0)
+            count[found.at] = index + 1
+            groups.setdefault((found.at, index), []).append((found, world))
+    assumes = frozenset().union(*(fact.assumes for fact in facts.values()))
+    for group in groups.values():
+        hit = _together(rule, plan, group, assumes, len(group) < len(all_worlds))
+        if hit is not None:
+            yield hit
+
+
+def _together(
+    rule: Rule,
+    plan: ServingPlan,
+    group: list[tuple[Found, World]],
+    assumes: frozenset[str],
+    sometimes: bool,
+) -> _Hit | None:
+    found, world = group[0]
+    releases = plan.versions.values
+    if found.since or found.until:
+        if not any(item.meets(found.since, found.until) for item in releases):
+            return None
+        if not all(item.within(found.since, found.until) for item in releases):
+            assumes |= {_releases(world.engine.label, found)}
+    if sometimes:
+        assumes |= {" or ".join(sorted({_given(world) for _, world in group}))}
+    severity = found.severity or rule.severity
+    if assumes and severity == "error":
+        severity = "warning"
+    return _Hit(type(rule), found, severity, assumes, plan, world)
+
+
+def _releases(label: str, found: Found) -> str:
+    if found.since and found.until:
+        return f"{label} {found.since} up to before {found.until}"
+    return f"{label} {found.since} or later" if found.since else f"{label} before {found.until}"
+
+
+def _given(world: World) -> str:
+    return ", ".join(f"{name} is {value}" for name, value in world.given) or "another value"
+
+
+def _about_run(rules: Iterable[type[Rule]], facts: RunFacts) -> list[_Hit]:
+    return [
+        _Hit(rule, found, found.severity or rule.severity)
+        for rule in rules
+        if rule.scope == "run"
+        for found in rule().check_run(facts)
+    ]
+
+
+# -------------------------------------------------------------------------------- the result
+
+
+def _kept(
+    hits: list[_Hit], project: Project, suppressions: Suppressions
+) -> tuple[list[_Hit], int]:
+    """Hits that no comment, annotation or setting suppresses, and how many were suppressed."""
+    kept: list[_Hit] = []
+    for hit in hits:
+        source = _source(project, hit.found.at.file)
+        by_comment = suppressions.covers(hit.rule, source, hit.found.at.span, hit.owner)
+        if not by_comment and not _ignored_in(hit.rule, source.name, project):
+            kept.append(hit)
+    return kept, len(hits) - len(kept)
+
+
+def _ignored_in(rule: type[Rule], name: str, project: Project) -> bool:
+    path = project.paths.get(name, Path(name))
+    selectors = ignored_in(project.setup.settings, path)
+    return any(matches(selector, rule) for selector in selectors)
+
+
+def _source(project: Project, name: str) -> Source:
+    return project.sources.get(name) or Source(name, "")
+
+
+def _finish(
+    project: Project,
+    rules: tuple[type[Rule], ...],
+    hits: list[_Hit],
+    collected: _Collected,
+    suppressed: int,
+) -> Run:
+    ordered = sorted(hits, key=lambda hit: (hit.found.at.file, hit.found.at.span, hit.rule.id,
+                                            hit.found.message))  # fmt: skip
+    findings: list[Finding] = []
+    cures: dict[str, Cure] = {}
+    seen: dict[str, int] = {}
+    for hit in ordered:
+        finding = _finding(hit, project, seen)
+        findings.append(finding)
+        if hit.found.repair is not None and hit.world is not None:
+            cures[finding.fingerprint] = Cure(hit.found.repair, hit.world)
+    result = Result(
+        findings=tuple(findings),
+        undecided=tuple(sorted(collected.undecided)),
+        suppressed=suppressed,
+        files=len(project.readings),
+        plans=len(project.plans),
+        skipped=project.skipped,
+        sources=project.sources,
+        rules=rules,
+    )
+    return Run(result, cures)
+
+
+def _finding(hit: _Hit, project: Project, seen: dict[str, int]) -> Finding:
+    rule, found = hit.rule, hit.found
+    source, span = _source(project, found.at.file), found.at.span
+    return Finding(
+        rule=rule.id,
+        name=rule.name,
+        severity=hit.severity,
+        message=found.message,
+        file=source.name,
+        start=source.position(span.start),
+        end=source.position(span.end),
+        span=Span(span.start, span.end),
+        plan=hit.owner.id if hit.owner is not None else None,
+        path=hit.owner.path if hit.owner is not None else None,
+        assumes=tuple(sorted(hit.assumes)),
+        related=tuple(_related(hit, project)),
+        help=found.help,
+        url=rule.url(),
+        fingerprint=_fingerprint(hit, seen),
+    )
+
+
+def _related(hit: _Hit, project: Project) -> Iterator[Related]:
+    for note in hit.found.related:
+        source = _source(project, note.origin.file)
+        span = note.origin.span
+        yield Related(
+            source.name, source.position(span.start), source.position(span.end), note.message
+        )
+
+
+def _fingerprint(hit: _Hit, seen: dict[str, int]) -> str:
+    """Rule, file, structural path and a running number: no line, so that edits above keep it."""
+    path = hit.owner.path if hit.owner is not None else ""
+    key = "|".join((hit.rule.id, hit.found.at.file, path))
+    seen[key] = seen.get(key, 0) + 1
+    return hashlib.sha256(f"{key}|{seen[key]}".encode()).hexdigest()[:20]
+

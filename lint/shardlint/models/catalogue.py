@@ -1,0 +1,156 @@
+"""Model id or path to `ModelFacts`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from shardlint.models.config_json import ModelError, from_config_file, from_folder
+from shardlint.models.entries import ASSUMED_QUANTIZATION, unpacked
+from shardlint.models.override import did_you_mean, stated_facts
+from shardlint.plan import ModelFacts
+
+__all__ = ["DATA", "Catalogue", "ModelError", "from_config_file", "from_folder", "hub_id"]
+
+DATA: Final = Path(__file__).parent / "data" / "catalogue.json"
+SCHEME: Final = "hf://"
+CACHED: Final = r"(?:^|/)models--([^/]+)(?:/snapshots/[^/]+)?/?$"
+"""A folder of the Hugging Face cache."""
+
+
+def hub_id(reference: str) -> str:
+    """The id on the hub that a reference means: `hf://` and folders of its cache are taken off."""
+    if reference.startswith(SCHEME):
+        return re.split("[:@]", reference.removeprefix(SCHEME), maxsplit=1)[0].rstrip("/")
+    if "models--" in reference and (found := re.search(CACHED, reference)):
+        return found.group(1).replace("--", "/", 1)
+    return reference
+
+
+class Catalogue:
+    """Facts of known models. The file is read once, when the first reference is not an override.
+
+    `overrides` are the `[models."id"]` tables of the user's config, with paths relative to
+    `folder`; `plugins` are further entries with their `id`, of which those that cannot be read are
+    left out and told in `problems`.
+    """
+
+    def __init__(
+        self,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        plugins: Iterable[Mapping[str, Any]] = (),
+        folder: Path = Path(),
+    ) -> None:
+        self._folder = folder
+        self._plugins: dict[str, ModelFacts] = {}
+        self.problems = tuple(filter(None, [self._add_plugin(entry) for entry in plugins]))
+        self._overrides = {
+            reference: self._override(reference, table)
+            for reference, table in (overrides or {}).items()
+        }
+
+    def lookup(self, reference: str) -> ModelFacts | None:
+        """The facts of a model; exact ids first, then ids that differ only in case."""
+        id = hub_id(reference)
+        for name in (reference, id):
+            if (facts := self._overrides.get(name)) is not None:
+                return facts
+        return self._known(id)
+
+    def assumed_quantization(self, reference: str) -> Mapping[str, Any] | None:
+        """How the weights seem to be stored by the name of the checkpoint. A guess."""
+        id = hub_id(reference)
+        if reference in self._overrides or id in self._overrides or id in self._plugins:
+            return None
+        name = self._name(id)
+        if name is None:
+            return None
+        guess: Mapping[str, Any] | None = self._records[name].get(ASSUMED_QUANTIZATION)
+        stated = self._records[name].get("quantization") if name.lower() != id.lower() else None
+        return guess or stated
+
+    def ids(self) -> tuple[str, ...]:
+        """Every id that is known, sorted."""
+        return tuple(sorted({*self._records, *self._plugins, *self._overrides}, key=str.lower))
+
+    # -------------------------------------------------------------------------------- the file
+
+    @cached_property
+    def _data(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(DATA.read_bytes())
+        return loaded
+
+    @property
+    def _records(self) -> dict[str, Any]:
+        records: dict[str, Any] = self._data["models"]
+        return records
+
+    @cached_property
+    def _lowered(self) -> dict[str, str]:
+        names = {**self._data["aliases"], **{id: id for id in self._records}}
+        return {name.lower(): id for name, id in names.items()}
+
+    def _name(self, id: str) -> str | None:
+        """The id under which the file keeps a model."""
+        if id in self._records:
+            return id
+        alias: str | None = self._data["aliases"].get(id)
+        return alias or self._lowered.get(id.lower())
+
+    def _known(self, id: str) -> ModelFacts | None:
+        """Facts by id or alias; an alias says nothing of how its weights are stored."""
+        if id in self._plugins:
+            return self._plugins[id]
+        name = self._name(id)
+        if name is None:
+            return None
+        facts = unpacked(name, self._records[name])
+        return facts if name.lower() == id.lower() else replace(facts, quantization=None)
+
+    # ------------------------------------------------------------------- what others have added
+
+    def _override(self, reference: str, table: Mapping[str, Any]) -> ModelFacts:
+        where = f"[models.{json.dumps(reference)}]"
+        if not isinstance(table, Mapping):
+            raise ModelError(f"{where} must be a table")
+        rest = {key: value for key, value in table.items() if key not in ("config", "base")}
+        return stated_facts(reference, rest, where, "override", self._base(table, where))
+
+    def _base(self, table: Mapping[str, Any], where: str) -> ModelFacts | None:
+        """The facts that a table starts from."""
+        config, base = table.get("config"), table.get("base")
+        if config is None and base is None:
+            return None
+        if config is not None and base is not None:
+            raise ModelError(f"{where} has both config and base")
+        if not isinstance(base or config, str):
+            raise ModelError(f"{'config' if base is None else 'base'} in {where} must be a text")
+        if config is not None:
+            return from_config_file(self._folder / config)
+        return self._found(str(base), where)
+
+    def _found(self, base: str, where: str) -> ModelFacts:
+        facts = self._known(hub_id(base))
+        if facts is None:
+            near = did_you_mean(base, self._records)
+            raise ModelError(f"base {base!r} in {where} is not in the catalogue{near}")
+        return facts
+
+    def _add_plugin(self, entry: Mapping[str, Any]) -> str | None:
+        """Take in one entry of a plugin, or say why not."""
+        id = entry.get("id") if isinstance(entry, Mapping) else None
+        if not isinstance(id, str) or not id:
+            return "a model of a plugin has no id"
+        where = f"the facts of {id!r}"
+        rest = {key: value for key, value in entry.items() if key not in ("id", "base")}
+        try:
+            base = self._found(entry["base"], where) if "base" in entry else None
+            self._plugins[id] = stated_facts(id, rest, where, "plugin", base)
+        except ModelError as error:
+            return str(error)
+        return None

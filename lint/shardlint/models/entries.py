@@ -1,0 +1,57 @@
+"""`ModelFacts` as records of the catalogue file, in both directions.
+
+A record leaves out what is not known, what is empty, and `DEFAULTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from shardlint.plan import KvGroup, ModelFacts
+
+SCHEMA_VERSION: Final = 1
+DEFAULTS: Final[dict[str, Any]] = {"vision_tower": False}
+"""What a record means that leaves the key out; None is written as "unknown" there."""
+UNKNOWN: Final = "unknown"
+ASSUMED_QUANTIZATION: Final = "assumed_quantization"
+
+
+def packed(facts: ModelFacts, guess: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a model; `guess` is a quantization that nobody stated."""
+    record: dict[str, Any] = {}
+    for field in fields(ModelFacts):
+        value = getattr(facts, field.name)
+        if field.name in DEFAULTS:
+            value = _against_default(value, DEFAULTS[field.name])
+        if field.name != "id" and value is not None and value != ():
+            record[field.name] = list(value) if isinstance(value, tuple) else value
+    if facts.kv_groups:
+        record["kv_groups"] = [_packed_group(group) for group in facts.kv_groups]
+    if guess:
+        record[ASSUMED_QUANTIZATION] = dict(guess)
+    return record
+
+
+def _against_default(value: Any, default: Any) -> Any:
+    if value == default:
+        return None
+    return UNKNOWN if value is None else value
+
+
+def _packed_group(group: KvGroup) -> dict[str, Any]:
+    whole = {field.name: getattr(group, field.name) for field in fields(KvGroup)}
+    return {key: value for key, value in whole.items() if value is not None and value is not False}
+
+
+def unpacked(id: str, record: Mapping[str, Any]) -> ModelFacts:
+    """The facts of a record."""
+    values = {**DEFAULTS, **record}
+    values.pop(ASSUMED_QUANTIZATION, None)
+    for key in DEFAULTS:
+        if values[key] == UNKNOWN:
+            values[key] = None
+    values["kv_groups"] = [KvGroup(**group) for group in record.get("kv_groups", ())]
+    tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    return ModelFacts(id=id, **{**values, **tuples})

@@ -1,0 +1,419 @@
+"""A snapshot of what is linted: files read, plans linked with models, devices and routers.
+
+A project never changes. `update` gives a new one in which one text is replaced; the readings of all
+other files are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from shardlint.config import Settings, excluded
+from shardlint.hardware import Devices
+from shardlint.known import Known
+from shardlint.models.catalogue import Catalogue, ModelError
+from shardlint.plan import Device, Engine, ModelFacts, Placement, Router, ServingPlan
+from shardlint.plugins import (
+    BrokenPlugin,
+    Hardware,
+    Plugins,
+    Problem,
+    ReadContext,
+    Reader,
+    ReadResult,
+)
+from shardlint.source import DecodeError, Origin, Source, Span
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+MAX_BYTES = 8 * 2**20
+"""Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
+
+LOOK = re.compile(
+    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama-server|"
+    rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
+    rb"kind[\"']?:\s*[\"']?Service\b",
+    re.IGNORECASE,
+)
+"""What a file must hold to be read when a folder is searched."""
+
+NEVER = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".tox"})
+
+
+class PathError(Exception):
+    """A given path cannot be read."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that reading needs beside the files: plugins, settings, tables."""
+
+    plugins: Plugins
+    settings: Settings = field(default_factory=Settings)
+    hardware: Hardware = Hardware()
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        return self.plugins.engines()
+
+    @cached_property
+    def readers(self) -> tuple[Reader, ...]:
+        return self.plugins.readers()
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(extra=self.plugins.hardware(), custom=self.settings.gpus)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(overrides=self.settings.models, entries=self.plugins.models())
+
+    @cached_property
+    def context(self) -> ReadContext:
+        return ReadContext(
+            engines=self.engines,
+            device=lambda name: self.devices.find(name),
+            labels=self._labelled,
+        )
+
+    def _labelled(
+        self, labels: Mapping[str, tuple[str, ...]]
+    ) -> tuple[str | None, Known[Device]]:
+        if not labels:
+            return None, Known.unset()
+        return self.devices.naming_label(labels), self.devices.from_labels(labels)
+
+    def engine(self, name: str | None) -> Engine | None:
+        for engine in self.engines:
+            if name == engine.name or name in engine.aliases:
+                return engine
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One file as its readers saw it."""
+
+    source: Source
+    plans: tuple[ServingPlan, ...] = ()
+    routers: tuple[Router, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    broken: tuple[BrokenPlugin, ...] = ()
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
+class Project:
+    setup: Setup
+    readings: Mapping[str, Reading]
+    paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def discover(cls, setup: Setup, paths: Iterable[str], root: Path | None = None) -> Project:
+        """Read the files at these paths; raises PathError for one that is not there."""
+        root = (root or Path.cwd()).resolve()
+        readings: dict[str, Reading] = {}
+        found: dict[str, Path] = {}
+        for path, given in _files(paths, root, setup.settings):
+            name = _display(path, root)
+            if name in found:
+                continue
+            reading = _read_path(setup, path, name, given)
+            if reading is not None:
+                readings[name], found[name] = reading, path
+        ordered = {name: readings[name] for name in sorted(readings)}
+        return cls(setup, MappingProxyType(ordered), MappingProxyType(found))
+
+    @classmethod
+    def of_texts(cls, setup: Setup, texts: Mapping[str, str]) -> Project:
+        """A project of texts that are not in files: standard input, an editor, a test."""
+        readings = {name: read_source(setup, Source(name, text)) for name, text in texts.items()}
+        return cls(setup, MappingProxyType(readings))
+
+    def update(self, name: str, text: str) -> Project:
+        """The project with one text replaced."""
+        old = self.readings.get(name)
+        source = Source(name, text, old.source.bom if old else False)
+        changed = {**self.readings, name: read_source(self.setup, source)}
+        return Project(self.setup, MappingProxyType(changed), self.paths)
+
+    @cached_property
+    def sources(self) -> Mapping[str, Source]:
+        return MappingProxyType({name: item.source for name, item in self.readings.items()})
+
+    @cached_property
+    def plans(self) -> tuple[ServingPlan, ...]:
+        """Plans with model facts, devices and versions filled in where the files leave them open."""
+        found = (plan for reading in self.readings.values() for plan in reading.plans)
+        return tuple(_enriched(plan, self) for plan in found)
+
+    @cached_property
+    def routers(self) -> tuple[Router, ...]:
+        """Routers with the plans that stand behind them."""
+        found = (router for reading in self.readings.values() for router in reading.routers)
+        return tuple(_linked(router, self.plans) for router in found)
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(item for reading in self.readings.values() for item in reading.problems)
+
+    @cached_property
+    def broken(self) -> tuple[BrokenPlugin, ...]:
+        return tuple(item for reading in self.readings.values() for item in reading.broken)
+
+    @cached_property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        return tuple((n, item.skipped) for n, item in self.readings.items() if item.skipped)
+
+
+# ----------------------------------------------------------------------------------- discovery
+
+
+def _files(
+    paths: Iterable[str], root: Path, settings: Settings
+) -> Iterator[tuple[Path, bool]]:
+    """Files to read, and whether each was named itself."""
+    for text in paths:
+        path = Path(text)
+        absolute = path if path.is_absolute() else root / path
+        if absolute.is_dir():
+            yield from ((file, False) for file in _walk(absolute, settings))
+        elif absolute.exists():
+            yield absolute, True
+        else:
+            raise PathError(f"{text}: no such file or folder")
+
+
+def _walk(top: Path, settings: Settings) -> Iterator[Path]:
+    """Files below a folder, in order of their names, without what .gitignore leaves out."""
+    todo: list[tuple[Path, list[tuple[Path, GitIgnoreSpec]]]] = [(top, _ignores_above(top))]
+    while todo:
+        folder, inherited = todo.pop()
+        own = folder / ".gitignore"
+        rules = inherited
+        if own.is_file():
+            rules = [*inherited, (folder, _spec(_lines(own)))]
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+        except OSError:
+            continue
+        files: list[Path] = []
+        for entry in entries:
+            path = Path(entry.path)
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name in NEVER or _ignored(path, is_folder, rules):
+                continue
+            if settings.exclude and excluded(settings, path):
+                continue
+            if is_folder:
+                todo.append((path, rules))
+            elif entry.is_file():
+                files.append(path)
+        yield from reversed(files)
+
+
+def _ignores_above(top: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Ignore files of the folders above, up to the repository's top."""
+    found: list[tuple[Path, GitIgnoreSpec]] = []
+    for folder in top.parents if not (top / ".git").exists() else ():
+        if (folder / ".gitignore").is_file():
+            found.append((folder, _spec(_lines(folder / ".gitignore"))))
+        if (folder / ".git").exists():
+            return list(reversed(found))
+    return []
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(lines)
+
+
+def _ignored(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]]) -> bool:
+    """The last ignore file that has a say decides."""
+    verdict = False
+    for folder, spec in rules:
+        name = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
+        result = spec.check_file(name)
+        if result.include is not None:
+            verdict = result.include
+    return verdict
+
+
+def _display(path: Path, root: Path) -> str:
+    """Relative to the working folder with forward slashes, else as it was given."""
+    try:
+        return path.resolve().relative_to(root).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+# ------------------------------------------------------------------------------------- reading
+
+
+def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | None:
+    """Read one file; None if it was not named itself and cannot hold a plan."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            if not given and not path.suffix.lower() in (".yaml", ".yml"):
+                return None
+            return _unread(name, f"larger than the {MAX_BYTES // 2**20} MiB that are read")
+        data = path.read_bytes()
+    except OSError as error:
+        if given:
+            raise PathError(f"{name}: {error.strerror or error}") from None
+        return _unread(name, f"cannot be opened ({error.strerror or error})")
+    if not given and not LOOK.search(data):
+        return None
+    return read_bytes(setup, name, data)
+
+
+def _unread(name: str, message: str) -> Reading:
+    source = Source(name, "")
+    problem = Problem(Origin(name, Span(0, 0)), message, "warning")
+    return Reading(source, problems=(problem,))
+
+
+def read_bytes(setup: Setup, name: str, data: bytes) -> Reading:
+    """Decode and read one file; what cannot be decoded is a problem, not an exception."""
+    if b"\0" in data[:8192]:
+        return _unread(name, "a binary file")
+    try:
+        source = Source.from_bytes(name, data)
+    except DecodeError as error:
+        # The places stay right: one byte that is no UTF-8 becomes one replacement character.
+        text = data.decode("utf-8-sig", "replace")
+        source = Source(name, text)
+        at = source.offset(error.line, error.column)
+        problem = Problem(Origin(name, Span(at, at + 1)), str(error), "warning")
+        return Reading(source, problems=(problem,))
+    return read_source(setup, source)
+
+
+def read_source(setup: Setup, source: Source) -> Reading:
+    """Ask every reader that accepts the text. One that raises is reported; the others go on."""
+    results: list[ReadResult] = []
+    broken: list[BrokenPlugin] = []
+    for reader in setup.readers:
+        try:
+            if reader.accepts(source):
+                results.append(reader.read(source, setup.context))
+        except Exception as error:  # fence: one file
+            what = f"{source.name}: {type(error).__name__}: {error}"
+            broken.append(BrokenPlugin(f"reader {reader.name}", None, what))
+    skips = [result.skipped for result in results if result.skipped]
+    return Reading(
+        source,
+        tuple(plan for result in results for plan in result.plans),
+        tuple(router for result in results for router in result.routers),
+        tuple(dict.fromkeys(problem for result in results for problem in result.problems)),
+        tuple(broken),
+        skips[0] if skips and not any(result.plans for result in results) else None,
+    )
+
+
+# ------------------------------------------------------------------------------------ enriching
+
+
+def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
+    setup = project.setup
+    return replace(
+        plan,
+        model_facts=_model_facts(plan, project),
+        placement=_placement(plan, setup),
+        versions=_versions(plan, setup),
+    )
+
+
+def _versions(plan: ServingPlan, setup: Setup) -> Known[Any]:
+    """The release given in the configuration, where the file does not state one."""
+    engine = setup.engine(plan.engine)
+    if engine is None or plan.versions.how != "defaulted":
+        return plan.versions
+    for name in (engine.name, *engine.aliases):
+        if name in setup.settings.engines:
+            return engine.versions(Known.of(setup.settings.engines[name]))
+    return plan.versions
+
+
+def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
+    model = plan.model
+    if model.is_unset:
+        return Known.unknown("the model is not stated")
+    name = model.only
+    if name is None:
+        return Known.unknown(model.reason or "the model is not decided", model.origin)
+    try:
+        facts = project.setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+    except ModelError as error:
+        return Known.unknown(f"{name}: {error}", model.origin)
+    if facts is None:
+        return Known.unknown(f"{name} is not in the model catalogue", model.origin)
+    assumes = model.assumes | {f"{name}: {reason}" for reason in facts.assumed}
+    return Known.of(facts, model.origin, how="derived", related=model.related, assumes=assumes)
+
+
+def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
+    """A model folder on this machine: only for an engine that runs here, not in a container."""
+    if plan.kind != "shell" or not plan.image.is_unset or plan.file not in project.paths:
+        return None
+    folder = Path(name) if Path(name).is_absolute() else project.paths[plan.file].parent / name
+    return project.setup.catalogue.from_folder(folder)
+
+
+def _placement(plan: ServingPlan, setup: Setup) -> Placement:
+    given, told = plan.placement, setup.hardware
+    filled = replace(
+        given,
+        gpu=given.gpu.or_default(told.gpu),
+        gpus_per_node=given.gpus_per_node.or_default(told.gpus_per_node),
+        nodes=given.nodes.or_default(told.nodes),
+        network=given.network.or_default(told.network),
+        link=given.link.or_default(told.link),
+        pods_per_group=given.pods_per_group.or_default(Known.of(1, how="defaulted")),
+    )
+    return replace(filled, devices=_devices(plan, filled))
+
+
+def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
+    """How many devices the engine process sees in one pod or on its host."""
+    count, node = placement.gpus_per_pod, placement.gpus_per_node
+    on_host = plan.kind == "shell" and plan.image.is_unset
+    if count.only == "all" or (count.is_unset and on_host):
+        if node.is_known:
+            return replace(node, origin=count.origin, how="derived")
+        return Known.unknown("how many GPUs the host has is not stated", count.origin)
+    if count.is_unset:
+        return Known.unknown("the file does not say how many GPUs there are")
+    return count.map(lambda value: int(value) if value != "all" else 0) if count.is_known else (
+        Known.unknown(count.reason or "unresolved", count.origin)
+    )
+
+
+def _linked(router: Router, plans: tuple[ServingPlan, ...]) -> Router:
+    backends = tuple(plan.id for plan in plans if _behind(router, plan))
+    return replace(router, backends=backends)
+
+
+def _behind(router: Router, plan: ServingPlan) -> bool:
+    """The router's selector takes the plan's pods, in the same namespace."""
+    labels = plan.labels
+    taken = bool(router.selector) and all(
+        labels.get(key) == value for key, value in router.selector.items()
+    )
+    return taken and router.namespace == plan.namespace

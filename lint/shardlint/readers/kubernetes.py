@@ -1,0 +1,477 @@
+"""Kubernetes workloads and Services, and fragments of pod specs; YAML or JSON, many documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from shardlint.known import Case, Known, Text
+from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan, Site
+from shardlint.plugins import Problem, ReadContext, ReadResult
+from shardlint.readers.edits import TextSite
+from shardlint.readers.holes import Holes, concat
+from shardlint.readers.plans import Host, joins_hosts, plan_of, processes
+from shardlint.readers.yaml_tree import Node, YamlError, documents, integer, placeholder
+from shardlint.source import Mapped, Origin, Source, Span
+
+POD_SPECS: Mapping[str, tuple[str, ...]] = {
+    "Pod": ("spec",),
+    "Deployment": ("spec", "template", "spec"),
+    "StatefulSet": ("spec", "template", "spec"),
+    "DaemonSet": ("spec", "template", "spec"),
+    "ReplicaSet": ("spec", "template", "spec"),
+    "Job": ("spec", "template", "spec"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+}
+GROUPS = ("apps", "batch", "")
+REPLICATED = ("Deployment", "StatefulSet", "ReplicaSet")
+
+RESOURCES = re.compile(
+    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|google\.com/tpu|"
+    r"huawei\.com/ascend.*|cloud-tpus\.google\.com/.*)$",
+    re.IGNORECASE,
+)
+"""Resources of which one unit is one device that a rank can use."""
+
+UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.com/gpu\..+)$")
+"""Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
+
+_KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:""", re.MULTILINE)
+_KEYS_INLINE = re.compile(r"""["'](?:kind|containers|command|args)["'][ \t]*:""")
+
+TEMPLATE = re.compile(r"^\s*\{\{-?\s*(if|else|end|range|with|include|template|define|toYaml)\b", re.M)
+
+SUPPRESS = "shardlint/ignore"
+
+
+@lru_cache(maxsize=4)
+def _documents(source: Source) -> tuple[Node, ...]:
+    return tuple(documents(source))
+
+
+def yaml_like(source: Source) -> bool:
+    """YAML or JSON by name, or by a first look at the text."""
+    name = source.name.lower()
+    if name.endswith((".yaml", ".yml", ".json")):
+        return True
+    return bool(re.search(r"^\s*\{|^(apiVersion|services|containers|command|args):", source.text[:4000], re.M))
+
+
+def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:
+    """The documents, or a result that says why there are none."""
+    if TEMPLATE.search(source.text):
+        return (), ReadResult(skipped="a Go template")
+    try:
+        return _documents(source), None
+    except YamlError as error:
+        if "{{" in source.text or "{%" in source.text:
+            return (), ReadResult(skipped="a template")
+        problem = Problem(Origin(source.name, error.span), str(error))
+        return (), ReadResult(problems=(problem,))
+
+
+class KubernetesReader:
+    """Pod, Deployment, StatefulSet, Job, CronJob, Service, InferencePool, List; fragments."""
+
+    name = "kubernetes"
+
+    def accepts(self, source: Source) -> bool:
+        found = _KEYS.search(source.text) or _KEYS_INLINE.search(source.text)
+        return found is not None and yaml_like(source)
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        roots, failed = read_yaml(source)
+        if failed is not None:
+            return failed
+        plans: list[ServingPlan] = []
+        routers: list[Router] = []
+        for index, root in enumerate(roots):
+            for node, path in _objects(root, f"{index}:"):
+                plans.extend(_plans(node, path, context))
+                routers.extend(_routers(node, path))
+        return ReadResult(plans=tuple(plans), routers=tuple(routers))
+
+
+def _objects(root: Node, path: str) -> Iterator[tuple[Node, str]]:
+    """The object itself, or the items of a List."""
+    if root.kind == "map" and root.string("kind") == "List":
+        items = root.get("items")
+        for index, item in enumerate(items.items if items is not None else []):
+            yield item, f"{path}/items/{index}"
+    elif root.kind == "map":
+        yield root, path
+
+
+# -------------------------------------------------------------------------------------- plans
+
+
+def _plans(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
+    kind, group = node.string("kind"), (node.string("apiVersion") or "").rpartition("/")[0]
+    if kind is None:
+        yield from _fragment(node, path, context)
+    elif kind in POD_SPECS and group in GROUPS:
+        spec = node.get(*POD_SPECS[kind])
+        if spec is not None and spec.kind == "map":
+            spec_path = path + "".join(f"/{step}" for step in POD_SPECS[kind])
+            yield from _pod(_Object(node, kind, path), spec, spec_path, context)
+
+
+def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
+    """A map with the keys of a container or of a pod spec and no kind."""
+    if node.get("services") is not None or node.get("apiVersion") is not None:
+        return
+    owner = _Object(node, "k8s-fragment", path)
+    containers = node.get("containers")
+    if containers is not None and containers.kind == "list":
+        yield from _pod(owner, node, path, context)
+    elif _is_container(node):
+        yield from _container(owner, None, node, path, context)
+
+
+def _is_container(node: Node) -> bool:
+    lists = [node.get(key) for key in ("command", "args")]
+    return any(item is not None and item.kind == "list" for item in lists)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A Kubernetes object and what all of its containers share."""
+
+    node: Node
+    kind: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.node.string("metadata", "name") or ""
+
+    @property
+    def namespace(self) -> str | None:
+        return self.node.string("metadata", "namespace")
+
+    def pod_labels(self) -> Mapping[str, str]:
+        """Labels of the pods: beside the pod spec, which is where selectors look."""
+        owner = POD_SPECS.get(self.kind, ())[:-1]
+        return string_map(self.node.get(*owner, "metadata", "labels"))
+
+    def suppressed(self) -> Mapping[str, Origin]:
+        found: dict[str, Origin] = {}
+        for path in (("metadata",), ("spec", "template", "metadata")):
+            note = self.node.get(*path, "annotations", SUPPRESS)
+            if note is not None and note.is_string:
+                for selector in note.value.split(":", 1)[0].split(","):
+                    found[selector.strip()] = note.origin
+        return MappingProxyType(found)
+
+
+def string_map(node: Node | None) -> Mapping[str, str]:
+    if node is None:
+        return MappingProxyType({})
+    return MappingProxyType({k.value: v.value for k, v in node.entries() if v.kind == "scalar"})
+
+
+def _pod(owner: _Object, spec: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
+    containers = spec.get("containers")
+    for index, node in enumerate(containers.items if containers is not None else []):
+        if node.kind == "map":
+            yield from _container(owner, spec, node, f"{path}/containers/{index}", context)
+
+
+def _container(
+    owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext
+) -> Iterator[ServingPlan]:
+    holes = Holes(node.source.text)
+    env = environment(node, holes)
+    command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
+    complete = node.get("command") is not None
+    image = node.get("image")
+    host = _host(owner, spec, node, path, context)
+    started = processes((*command, *args), env, _argv_origin(node))
+    joined = joins_hosts(started)
+    if joined:
+        unknown: Known[int] = Known.unknown(joined)
+        host = replace(host, placement=replace(host.placement, pods_per_group=unknown))
+    for process in started:
+        launch = Launch(
+            origin=process.origin,
+            argv=holes.restore(process.argv),
+            image=_image(image, holes),
+            env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
+            argv_complete=complete or process.of_script,
+        )
+        plan = plan_of(launch, host, context)
+        if plan is not None:
+            yield _grouped(plan, owner.kind)
+
+
+def _argv_origin(node: Node) -> Origin:
+    for key in ("args", "command"):
+        if (found := node.get(key)) is not None:
+            return found.origin
+    return node.origin
+
+
+def _image(node: Node | None, holes: Holes) -> Known[str]:
+    if node is None:
+        return Known.unset()
+    reason = placeholder(node.value)
+    return Known.unknown(reason, node.origin) if reason else holes.restored(node.text()).known()
+
+
+def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Text, ...]:
+    if node is None:
+        return ()
+    items = node.items if node.kind == "list" else [node]
+    return tuple(expanded(item.text(), env, holes) for item in items)
+
+
+def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
+    """With --nnodes, the pods of one StatefulSet are the nodes of one engine."""
+    nodes = plan.layout.nnodes.only
+    if not nodes or nodes < 2:
+        return plan
+    pods = replace(plan.placement, pods_per_group=plan.layout.nnodes)
+    fleet = plan.fleet
+    if kind == "StatefulSet":
+        fleet = replace(fleet, replicas=fleet.replicas.map(lambda count: max(1, count // nodes)))
+    return replace(plan, placement=pods, fleet=fleet)
+
+
+# ----------------------------------------------------------------------- what surrounds a container
+
+
+def _host(
+    owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext
+) -> Host:
+    count, sites, resource = _devices(node)
+    label, device = _card(spec, resource, context)
+    placement = Placement(
+        gpus_per_pod=count,
+        gpu_label=label,
+        gpu=device,
+        wants_gpu=not _cpu_only(node),
+    )
+    replicas = integer(owner.node.get("spec", "replicas"))
+    fleet = Fleet(replicas=replicas) if owner.kind in REPLICATED else Fleet()
+    name = node.string("name")
+    full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
+    return Host(
+        source=node.source,
+        kind=owner.kind,
+        name=full or "container",
+        path=path,
+        origin=_place(node),
+        anchors=tuple(_anchors(owner, node)),
+        namespace=owner.namespace,
+        labels=owner.pod_labels(),
+        placement=placement,
+        fleet=fleet,
+        suppressed=owner.suppressed(),
+        sites=sites,
+        lists=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
+    )
+
+
+def _place(node: Node) -> Origin:
+    """The image, else the first key: one line that stands for the container."""
+    image = node.get("image")
+    if image is not None:
+        return image.origin
+    return node.pairs[0][0].origin if node.pairs else node.origin
+
+
+def _anchors(owner: _Object, node: Node) -> Iterator[Span]:
+    yield owner.node.span
+    yield node.span
+    for key in ("command", "args"):
+        found = node.get(key)
+        for item in found.items if found is not None else []:
+            if item.style in ("|", ">"):
+                yield item.span
+
+
+def _devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None]:
+    """Devices that the container asks for, the sites of the number, the resource's name."""
+    texts: list[Text] = []
+    count: Known[int] = Known.unset()
+    resource: str | None = None
+    for part in ("limits", "requests"):
+        for key, value in _entries(node.get("resources", part)):
+            name = key.value.strip()
+            if RESOURCES.match(name):
+                texts.append(value.text())
+                if count.is_unset:
+                    count, resource = integer(value), name
+            elif UNCOUNTED.match(name) and count.is_unset:
+                count = Known.unknown(f"{name} does not count devices", value.origin)
+    if count.is_unset and (claims := node.get("resources", "claims")) is not None:
+        count = Known.unknown("the devices come from a resource claim", claims.origin)
+    sites: dict[str, Site] = {"gpus_per_pod": TextSite(tuple(texts))} if texts else {}
+    return count, sites, resource
+
+
+def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
+    return () if node is None else node.entries()
+
+
+def _cpu_only(node: Node) -> bool:
+    """The image or the environment says that the engine runs on CPUs."""
+    image = (node.string("image") or "").lower()
+    names = {item.string("name") for item in (node.get("env") or node).items}
+    return bool(re.search(r"[-_:/]cpu\b", image)) or "VLLM_CPU_KVCACHE_SPACE" in names
+
+
+def _card(
+    spec: Node | None, resource: str | None, context: ReadContext
+) -> tuple[Known[str], Known[Device]]:
+    """The literal that names the card and the card: a MIG resource, a selector, an affinity."""
+    if resource and "/mig-" in resource:
+        name = resource.split("/", 1)[1]
+        return Known.of(name), context.device(name)
+    labels = _node_labels(spec) if spec is not None else {}
+    key, device = context.labels(
+        {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
+    )
+    if key is None:
+        return Known.unset(), device
+    nodes = labels[key]
+    if len(nodes) == 1:
+        return Known.of(nodes[0].value, nodes[0].origin), device
+    cases = tuple(Case(node.value, (("label", node.value),)) for node in nodes)
+    return Known(cases, None, nodes[0].origin), device
+
+
+def _node_labels(spec: Node) -> dict[str, list[Node]]:
+    """Labels that the node must have, with the values that are allowed."""
+    found = {
+        key.value: [value] for key, value in _entries(spec.get("nodeSelector")) if value.is_string
+    }
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = spec.get("affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    for term in terms.items[:1] if terms is not None and len(terms.items) == 1 else []:
+        rows = term.get("matchExpressions")
+        for row in rows.items if rows is not None else []:
+            values = row.get("values")
+            nodes = [item for item in values.items if item.is_string] if values is not None else []
+            if row.string("operator") == "In" and nodes:
+                found.setdefault(row.string("key") or "", nodes)
+    return {
+        key: nodes
+        for key, nodes in found.items()
+        if not any(placeholder(node.value) for node in nodes)
+    }
+
+
+# -------------------------------------------------------------------------------- environment
+
+
+def environment(node: Node, holes: Holes) -> dict[str, Text]:
+    """Variables of a container; each may use those before it."""
+    env: dict[str, Text] = {}
+    items = node.get("env")
+    for item in items.items if items is not None and items.kind == "list" else []:
+        name, value = item.string("name"), item.get("value")
+        if name is None:
+            continue
+        if value is not None and value.kind == "scalar":
+            env[name] = expanded(value.text(), env, holes)
+        elif item.get("valueFrom") is not None:
+            env[name] = Text.unknown(item.origin, f"{name} comes from another object")
+        else:
+            env[name] = Text(Mapped("", range(0), range(0)), item.origin)
+    return env
+
+
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
+
+
+def expanded(text: Text, env: Mapping[str, Text], holes: Holes) -> Text:
+    """`$(NAME)` replaced as Kubernetes does; a name that is not set stays as it is written."""
+    mapped = text.mapped
+    if mapped is None or "$" not in mapped.text:
+        return text
+    parts: list[Mapped] = []
+    related: list[Origin] = []
+    used: list[Text] = []
+    at = 0
+    for match in _REFERENCE.finditer(mapped.text):
+        value = env.get(match.group(1) or "")
+        if match.group() == "$$":
+            replacement = mapped.cut(match.start(), match.start() + 1)
+        elif value is None:
+            continue
+        else:
+            used.append(value)
+            related.append(value.place)
+            replacement = _replacement(value, mapped.span(match.start(), match.end()), holes)
+        parts += mapped.cut(at, match.start()), replacement
+        at = match.end()
+    if not parts:
+        return text
+    joined = concat([*parts, mapped.cut(at)])
+    alone = len(used) == 1 and at == len(mapped) and sum(len(part) for part in parts[:-1]) == 0
+    definition = used[0].editable if alone else None
+    if used:
+        joined = replace(joined, literal=False)
+    return Text(joined, text.origin, None, tuple(related), definition)
+
+
+def _replacement(value: Text, span: Span, holes: Holes) -> Mapped:
+    if value.value is None:
+        return holes.make(value.reason or "unresolved", span)
+    return Mapped.all_at(value.value, span)
+
+
+# ------------------------------------------------------------------------------------ routers
+
+
+def _routers(node: Node, path: str) -> Iterator[Router]:
+    kind, version = node.string("kind"), node.string("apiVersion") or ""
+    selector = string_map(node.get("spec", "selector"))
+    if kind == "Service" and version == "v1" and selector:
+        yield _service(node, path, selector)
+    elif kind == "InferencePool" and version.startswith("inference.networking."):
+        labels = node.get("spec", "selector", "matchLabels")
+        selector = string_map(labels) if labels is not None else selector
+        if selector:
+            yield _router(node, path, "inferencepool", "ext_proc", {"prefix", "load"}, selector)
+
+
+def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:
+    sticky = node.string("spec", "sessionAffinity") == "ClientIP"
+    router = _router(
+        node, path, "service", "kubernetes-service", {"session"} if sticky else set(), selector
+    )
+    return replace(router, explicit=sticky)
+
+
+def _router(
+    node: Node,
+    path: str,
+    kind: str,
+    policy: str,
+    awareness: set[str],
+    selector: Mapping[str, str],
+) -> Router:
+    owner = _Object(node, kind, path)
+    name = node.get("metadata", "name")
+    origin = name.origin if name is not None else node.origin
+    return Router(
+        id=f"{node.source.name}#{path}",
+        name="/".join(part for part in (owner.namespace, owner.name) if part) or kind,
+        kind=kind,
+        file=node.source.name,
+        path=path,
+        origin=origin,
+        namespace=owner.namespace,
+        policy=Known.of(policy, origin, how="defaulted"),
+        awareness=frozenset(awareness),
+        selector=selector,
+        anchors=(node.span,),
+        suppressed=owner.suppressed(),
+    )
+

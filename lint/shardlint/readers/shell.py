@@ -1,0 +1,110 @@
+"""Shell scripts: engines started directly, in containers, or by scripts in scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+from shardlint.known import Known
+from shardlint.plan import Launch, Placement, ServingPlan
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.docker import Container, container
+from shardlint.readers.plans import Host, Process, joins_hosts, plan_of, processes
+from shardlint.source import Mapped, Origin, Source, Span
+
+NAMES = (".sh", ".bash", ".zsh", ".ksh")
+SHEBANG = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
+COMMAND = re.compile(
+    r"^[ \t]*(?:[A-Za-z_]\w*=\S*[ \t]+)*(?:exec |nohup |sudo |uv run )*"
+    r"(?:\S*/)?(?:vllm serve|python[\d.]* -m |docker run|podman run|trtllm-serve|sglang serve)",
+    re.MULTILINE,
+)
+OTHER_TEXTS = (".py", ".md", ".rst", ".yaml", ".yml", ".json", ".toml", ".ipynb", ".html")
+
+
+class ShellReader:
+    """Commands with `vllm serve`, `docker run` and the like."""
+
+    name = "shell"
+
+    def accepts(self, source: Source) -> bool:
+        name = source.name.lower()
+        if name.endswith(NAMES) or SHEBANG.match(source.text):
+            return True
+        return not name.endswith(OTHER_TEXTS) and bool(COMMAND.search(source.text))
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if re.search(r"^#SBATCH\b", source.text, re.MULTILINE):
+            return ReadResult(skipped="a Slurm script")
+        return ReadResult(plans=tuple(_plans(source, context)))
+
+
+def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
+    from shardlint.readers.bash import read_script
+
+    script = Mapped.slice_of(source.text, Span(0, len(source.text)))
+    commands = read_script(script, source.name)
+    started = [
+        Process(command.argv, {name: command.env[name] for name in command.exported
+                               if name in command.env}, command.origin)
+        for command in commands
+    ]  # fmt: skip
+    reason = joins_hosts(started)
+    for index, process in enumerate(started):
+        host = _host(source, process.origin, index, Placement())
+        if reason:
+            pods: Known[int] = Known.unknown(reason)
+            host = replace(host, placement=replace(host.placement, pods_per_group=pods))
+        yield from _started(process, host, context)
+
+
+def _started(process: Process, host: Host, context: ReadContext) -> Iterator[ServingPlan]:
+    """Plans of one command: of the container that it runs, or of the command itself."""
+    if (inside := container(process.argv)) is not None:
+        yield from _contained(inside, process, host, context)
+        return
+    launch = Launch(origin=process.origin, argv=process.argv, env=MappingProxyType(dict(process.env)))
+    plan = plan_of(launch, host, context)
+    if plan is not None:
+        yield plan
+
+
+def _contained(
+    inside: Container, process: Process, host: Host, context: ReadContext
+) -> Iterator[ServingPlan]:
+    pods = host.placement.pods_per_group
+    host = replace(
+        host, placement=replace(inside.placement, pods_per_group=pods), sites=inside.sites
+    )
+    for inner in processes(inside.argv, inside.env, process.origin):
+        launch = Launch(
+            origin=process.origin,
+            argv=inner.argv,
+            image=inside.image.known(),
+            env=MappingProxyType(dict(inner.env)),
+            argv_complete=inside.entrypoint is not None or inner.of_script,
+        )
+        plan = plan_of(launch, host, context)
+        if plan is not None:
+            yield plan
+
+
+def _host(source: Source, origin: Origin, index: int, placement: Placement) -> Host:
+    first = Origin(source.name, Span(origin.span.start, origin.span.start))
+    return Host(
+        source=source,
+        kind="shell",
+        name=PurePosixPath(source.name.replace("\\", "/")).name,
+        path=f"0:/commands/{index}",
+        origin=replace(first, span=_first_line(source, origin.span)),
+        placement=placement,
+    )
+
+
+def _first_line(source: Source, span: Span) -> Span:
+    end = source.text.find("\n", span.start, span.end)
+    end = span.end if end < 0 else end
+    return Span(span.start, max(span.start, min(end, span.end)))

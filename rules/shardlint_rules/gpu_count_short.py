@@ -1,0 +1,94 @@
+"""The layout needs more GPUs than the pod, container or host has.
+
+The engine starts one process per GPU: tensor × pipeline × data parallel size in one pod, or each
+node's part of it. With fewer devices it stops while it starts. vLLM: "World size (16) is larger than
+the number of available GPUs (8) in this node" when one replica does not fit (`config/parallel.py`,
+from 0.16.0 on), "DP adjusted local rank 4 is out of bounds for 4 devices" when the data-parallel
+ranks do not (`v1/worker/gpu_worker.py`).
+
+```yaml fails
+services:
+  llm:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --tensor-parallel-size 4 --data-parallel-size 4
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - driver: nvidia
+            count: 4  # gpu-count-short
+            capabilities: [gpu]
+```
+
+```yaml passes
+services:
+  llm:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --tensor-parallel-size 2 --data-parallel-size 2
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - driver: nvidia
+            count: 4
+            capabilities: [gpu]
+```
+
+Fix: ask for as many GPUs as the product, or lower one of its factors. Where several hosts share one
+engine, say so: `--nnodes`, or `--distributed-executor-backend ray`.
+"""
+
+from __future__ import annotations
+
+from shardlint.api import Constraint, ConstraintRule, Found, Note, World, says
+
+
+class GpuCountShort(ConstraintRule):
+    id, name = "SL301", "gpu-count-short"
+    message = "{product} needs {left} GPUs, {given}; {says}"
+    needs = ("placement.devices", "placement.pods_per_group")
+    gate = True
+    fix = "unsafe"
+
+    def found(self, constraint: Constraint, world: World) -> Found:
+        found = super().found(constraint, world)
+        count = world.plan.placement.gpus_per_pod.origin
+        factors = [
+            origin
+            for name in ("dp", "pp", "tp")
+            if getattr(world.layout, name) > 1
+            and (origin := world.plan.fact(f"layout.{name}").origin) is not None
+        ]
+        at = count or (factors[0] if factors else world.plan.origin)
+        notes = tuple(Note(origin, "asked for here") for origin in factors if origin != at)
+        return Found(
+            message=found.message, at=at, related=notes, repair=found.repair, help=_help(world)
+        )
+
+    def text(self, constraint: Constraint, world: World) -> str:
+        given = "this pod gets" if world.plan.placement.gpus_per_pod.origin else "this host has"
+        return self.message.format(
+            product=product(world), left=constraint.left, says=says(world, constraint),
+            given=f"{given} {constraint.right}",
+        )  # fmt: skip
+
+
+def product(world: World) -> str:
+    """The factors of the GPU count, written out: "TP 8 × PP 2 × DP 4"."""
+    layout = world.layout
+    local = layout.dp if layout.dp_local is None else layout.dp_local
+    factors = [("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp)]
+    factors.append(("DP", layout.dp) if local == layout.dp else ("local DP", local))
+    shown = [f"{name} {value}" for name, value in factors if value > 1] or ["TP 1"]
+    nodes = f" on {layout.nnodes} nodes" if layout.nnodes > 1 else ""
+    return " × ".join(shown) + nodes
+
+
+def _help(world: World) -> str:
+    ranks = world.ranks
+    assert ranks is not None and world.devices is not None
+    asked = f"{ranks.gpus_per_pod} GPUs"
+    copies = world.devices // ranks.world_size
+    if copies and world.layout.nnodes == 1:
+        return f"DP {copies}, or {asked}"
+    return asked

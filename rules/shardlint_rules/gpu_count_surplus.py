@@ -1,0 +1,78 @@
+"""The pod or container reserves more GPUs than the layout uses.
+
+An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved, idle
+and paid for: Kubernetes and Docker hand a GPU to one container only.
+
+```yaml fails
+services:
+  llm:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --max-model-len 8192
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - driver: nvidia
+            count: 4  # gpu-count-surplus
+            capabilities: [gpu]
+```
+
+```yaml passes
+services:
+  llm:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --max-model-len 8192 --tensor-parallel-size 4
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - driver: nvidia
+            count: 4
+            capabilities: [gpu]
+```
+
+Fix: raise a parallel size so that all of them work, or reserve fewer. `count: all` is not reported:
+it reserves nothing for the engine alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, Rule, ServingPlan, World
+from shardlint_rules.gpu_count_short import product
+
+
+class GpuCountSurplus(Rule):
+    id, name = "SL302", "gpu-count-surplus"
+    severity = "warning"
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        stated = plan.placement.gpus_per_pod
+        return bool(engine.reads(self.name)) and stated.is_known and stated.only != "all"
+
+    def fields(self, engine: Engine) -> tuple[str, ...]:
+        layout = tuple(f"layout.{name}" for name in engine.reads(self.name))
+        return (*layout, "placement.devices", "placement.pods_per_group")
+
+    def check(self, world: World) -> Iterator[Found]:
+        ranks, devices = world.ranks, world.devices
+        if ranks is None or devices is None or ranks.gpus_per_pod is None:
+            return
+        idle = devices - ranks.gpus_per_pod
+        if idle <= 0:
+            return
+        used = f"{product(world)} uses {ranks.gpus_per_pod} of the {devices} GPUs of this pod"
+        yield Found(
+            message=f"{used}; {idle} {'stays' if idle == 1 else 'stay'} idle",
+            at=world.origin("placement.gpus_per_pod"),
+            help=_help(world, devices),
+        )
+
+
+def _help(world: World, devices: int) -> str:
+    ranks = world.ranks
+    assert ranks is not None
+    if devices % ranks.world_size == 0:
+        return f"DP {devices // ranks.world_size} uses them all; or ask for {ranks.gpus_per_pod}"
+    return f"ask for {ranks.gpus_per_pod}"

@@ -1,0 +1,64 @@
+"""Tensor parallelism exceeds the KV heads, so that every KV entry is stored several times.
+
+A rank cannot hold less than one KV head. With more ranks than KV heads the engine copies each head
+to several ranks: the weights of a GPU still shrink with every step of tensor parallelism, the KV
+cache does not, and the memory bought for longer contexts holds copies. vLLM does this without a
+warning (`linear.py`: `num_kv_head_replicas`). Two copies are reported as info, four or more as a
+warning.
+
+```sh fails
+vllm serve google/gemma-2b-it --tensor-parallel-size 8  # kv-replication
+```
+
+```sh passes
+vllm serve google/gemma-2b-it --data-parallel-size 8
+```
+
+Fix: a tensor parallel size up to the number of KV heads, and data-parallel copies for the rest of
+the GPUs; or decode context parallelism (`--decode-context-parallel-size`), which spreads the copies
+over the sequence, where the engine supports it for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, ModelFacts, Rule, ServingPlan, World
+
+
+class KvReplication(Rule):
+    id, name = "SL103", "kv-replication"
+    severity = "warning"
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        return bool(engine.reads(self.name))
+
+    def fields(self, engine: Engine) -> tuple[str, ...]:
+        return (*(f"layout.{name}" for name in engine.reads(self.name)), "model_facts")
+
+    def check(self, world: World) -> Iterator[Found]:
+        model, ranks = world.model, world.ranks
+        if model is None or ranks is None or model.mla or not model.kv_heads:
+            return
+        copies, degree = ranks.kv_copies, ranks.attention_tp
+        if copies is None or copies < 2 or _refused(world):
+            return
+        yield Found(
+            message=(
+                f"TP {degree} over {model.kv_heads} KV heads keeps every KV entry on {copies} GPUs:"
+                f" {copies - 1}/{copies} of the KV memory holds copies"
+            ).replace("1 KV heads", "1 KV head"),
+            at=world.origin("layout.tp"),
+            severity="info" if copies < 4 else "warning",
+            help=_help(model, degree),
+        )
+
+
+def _refused(world: World) -> bool:
+    """A layout that does not start stores nothing."""
+    return any(not item.holds for item in world.constraints("tp-kv-heads-indivisible"))
+
+
+def _help(model: ModelFacts, degree: int) -> str:
+    heads = model.kv_heads or 1
+    return f"TP {heads} × DP {degree // heads} on the same {degree} GPUs stores it once"

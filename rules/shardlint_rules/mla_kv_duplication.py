@@ -1,0 +1,56 @@
+"""Every tensor parallel rank holds the whole latent KV cache.
+
+Multi-head latent attention (DeepSeek, Kimi-K2, GLM-5 and others) keeps one compressed entry per
+token for all heads. It cannot be split by heads, so that each rank of a tensor parallel group stores
+all of it: with TP 8, seven eighths of the KV memory hold copies. vLLM does this without a warning
+(`get_num_kv_heads` is 1 for these models on every rank).
+
+```sh fails
+vllm serve deepseek-ai/DeepSeek-R1 --tensor-parallel-size 8  # mla-kv-duplication
+```
+
+```sh passes
+vllm serve deepseek-ai/DeepSeek-R1 --tensor-parallel-size 8 --decode-context-parallel-size 8
+```
+
+Fix: decode context parallelism, which spreads the entries over the ranks of the group, or
+data-parallel attention with expert parallelism, where each rank serves its own requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, Rule, ServingPlan, World
+
+
+class MlaKvDuplication(Rule):
+    id, name = "SL104", "mla-kv-duplication"
+    severity = "warning"
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        return bool(engine.reads(self.name))
+
+    def fields(self, engine: Engine) -> tuple[str, ...]:
+        return (*(f"layout.{name}" for name in engine.reads(self.name)), "model_facts")
+
+    def check(self, world: World) -> Iterator[Found]:
+        model, ranks = world.model, world.ranks
+        if model is None or ranks is None or not model.mla:
+            return
+        copies = ranks.kv_copies
+        if copies is None or copies < 2:
+            return
+        yield Found(
+            message=(
+                f"TP {ranks.attention_tp} keeps {copies} copies of the latent KV cache: MLA has one"
+                f" entry per token for all heads, and {copies - 1}/{copies} of the KV memory holds"
+                " copies"
+            ),
+            at=world.origin("layout.tp"),
+            severity="info" if copies < 4 else "warning",
+            help=(
+                f"decode context parallel size {copies} stores it once; so do"
+                f" {ranks.attention_tp} data-parallel ranks with expert parallelism"
+            ),
+        )

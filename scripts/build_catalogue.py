@@ -1,0 +1,325 @@
+"""Write the model catalogue from a folder of model facts, or check that it is up to date.
+
+The folder holds one JSON file per model, a config.json or some of its keys, and an index.yaml with
+the same facts as somebody else read them. Every file is read as shardlint reads a config.json; the
+result is compared with the index, and an entry with a difference that nothing explains is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shardlint.models.catalogue import DATA
+from shardlint.models.config_json import facts_from_config
+from shardlint.models.entries import SCHEMA_VERSION, packed
+from shardlint.plan import ModelFacts
+
+INFERRED_SHAPES = ("inferred", "inferred-count-exact")
+SHAPE_INFERRED = "shape inferred"
+COUNT_DIFFERS = "parameter count differs from the published one"
+TOLERANCE = 1e-4
+"""Of an exact count: biases, buffers and norms stay below, a wrong shape does not."""
+TOLERANCE_WITH_SCALES = 1e-3
+"""The same where the published count holds the scales of blocks or channels."""
+TOLERANCE_WITH_GROUPS = 1 / 16
+"""The same with one scale for every group of at least 16 weights."""
+
+Entry = Mapping[str, Any]
+
+
+def index_of(models: Path) -> Entry:
+    from ruamel.yaml import YAML
+
+    loaded: Entry = YAML(typ="safe").load(models / "index.yaml")
+    return loaded
+
+
+# --------------------------------------------------------------------------------- comparison
+
+
+def compared(facts: ModelFacts, entry: Entry) -> Iterator[tuple[str, Any, Any]]:
+    """Field, our value and that of the index, for everything that the index states."""
+    for name in COMPARED:
+        if entry.get(name) is not None:
+            yield name, getattr(facts, name), entry[name]
+    for name, key in MOE.items():
+        if (theirs := (entry.get("moe") or {}).get(key)) is not None:
+            yield name, getattr(facts, name), theirs
+    if (theirs := (entry.get("mla") or {}).get("kv_lora_rank")) is not None:
+        yield "kv_lora_rank", facts.kv_lora_rank, theirs
+    cache = entry.get("kv_cache_bf16") or {}
+    if (theirs := cache.get("full_bytes_per_token")) is not None:
+        yield "full_bytes_per_token", full_bytes(facts), theirs
+        yield (
+            "sliding_bytes_per_token",
+            sliding_bytes(facts),
+            cache.get("sliding_bytes_per_token", 0),
+        )
+    if (method := (entry.get("quantization") or {}).get("method")) is not None:
+        yield "quantization.method", (facts.quantization or {}).get("method"), method
+
+
+COMPARED = (
+    "model_type",
+    "num_layers",
+    "hidden_size",
+    "attention_heads",
+    "kv_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+    "torch_dtype",
+    "vision_tower",
+)
+MOE = {
+    "num_experts": "experts",
+    "experts_per_token": "top_k",
+    "moe_intermediate_size": "moe_intermediate",
+}
+
+
+def full_bytes(facts: ModelFacts) -> int:
+    return sum(group.bytes_per_token(1) for group in facts.kv_groups if group.window is None)
+
+
+def sliding_bytes(facts: ModelFacts) -> int:
+    return sum(group.bytes_per_token(1) for group in facts.kv_groups if group.window is not None)
+
+
+def _kv_bytes_explained(facts: ModelFacts, config: Entry, _theirs: Any) -> str | None:
+    if not facts.kv_groups:
+        return "not stated: the pattern or the window of the sliding layers is missing"
+    text = config.get("text_config") or config
+    for key in ("per_layer_config", "num_kv_shared_layers", "sliding_window_attention_size"):
+        if text.get(key):
+            return f"the index does not follow {key}"
+    return None
+
+
+def _width_explained(facts: ModelFacts, _config: Entry, theirs: Any) -> str | None:
+    if facts.moe_intermediate_size == theirs:
+        return "the index gives the width of the experts"
+    if facts.intermediate_size and 2 * facts.intermediate_size == theirs:
+        return "the config stores twice the width"
+    return None
+
+
+def _heads_explained(facts: ModelFacts, _config: Entry, theirs: Any) -> str | None:
+    counts = (facts.attention_heads, *facts.other_attention_heads)
+    return "the largest of several head counts is ours" if theirs in counts else None
+
+
+def _kv_heads_explained(_facts: ModelFacts, _config: Entry, theirs: Any) -> str | None:
+    return "one number for layers that differ" if theirs == "per-layer" else None
+
+
+def _head_dim_explained(facts: ModelFacts, _config: Entry, _theirs: Any) -> str | None:
+    return "without meaning beside a latent cache" if facts.mla else None
+
+
+def _tie_explained(facts: ModelFacts, _config: Entry, _theirs: Any) -> str | None:
+    return "not stated" if facts.tie_word_embeddings is None else None
+
+
+def _tower_explained(facts: ModelFacts, _config: Entry, _theirs: Any) -> str | None:
+    return "not stated" if facts.vision_tower is None else None
+
+
+EXPLANATIONS: dict[str, Callable[[ModelFacts, Entry, Any], str | None]] = {
+    "attention_heads": _heads_explained,
+    "kv_heads": _kv_heads_explained,
+    "head_dim": _head_dim_explained,
+    "intermediate_size": _width_explained,
+    "tie_word_embeddings": _tie_explained,
+    "vision_tower": _tower_explained,
+    "full_bytes_per_token": _kv_bytes_explained,
+    "sliding_bytes_per_token": _kv_bytes_explained,
+}
+"""Why a difference is none of our mistakes, by field."""
+
+
+@dataclass
+class Agreement:
+    """How often a field is as the index has it, and what the other cases are."""
+
+    total: Counter[str] = field(default_factory=Counter)
+    same: Counter[str] = field(default_factory=Counter)
+    explained: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    unexplained: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, facts: ModelFacts, entry: Entry, config: Entry) -> bool:
+        """Count one model; False when a difference is left that nothing explains."""
+        good = True
+        for name, ours, theirs in compared(facts, entry):
+            self.total[name] += 1
+            if ours == theirs:
+                self.same[name] += 1
+                continue
+            explain = EXPLANATIONS.get(name)
+            reason = explain(facts, config, theirs) if explain else None
+            if reason:
+                self.explained[name, reason].append(facts.id)
+            else:
+                self.unexplained[facts.id].append(f"{name}: {ours!r}, index {theirs!r}")
+                good = False
+        return good
+
+    def lines(self) -> Iterator[str]:
+        for name, total in self.total.items():
+            yield f"{name:28} {self.same[name]:4} of {total}"
+        for (name, reason), ids in sorted(self.explained.items()):
+            yield f"{name}: {reason}: {len(ids)}, such as {', '.join(ids[:3])}"
+        for id, differences in self.unexplained.items():
+            yield f"left out {id}: {'; '.join(differences)}"
+
+
+# ----------------------------------------------------------------------------------- records
+
+
+def is_inferred(quantization: Entry | None) -> bool:
+    return "inferred" in str((quantization or {}).get("provenance", ""))
+
+
+def count_differs(entry: Entry) -> bool:
+    published = entry.get("published") or {}
+    error = published.get("rel_err")
+    if not published.get("exact") or error is None:
+        return False
+    return bool(abs(error) > _tolerance(entry.get("quantization")))
+
+
+def _tolerance(quantization: Entry | None) -> float:
+    if not quantization:
+        return TOLERANCE
+    weights = quantization.get("weights") or {}
+    grouped = quantization.get("group_size") or weights.get("group_size")
+    return TOLERANCE_WITH_GROUPS if grouped else TOLERANCE_WITH_SCALES
+
+
+def assumptions(entry: Entry) -> tuple[str, ...]:
+    """Reasons not to rest an error on the shape of an entry."""
+    inferred = entry["provenance"]["kind"] in INFERRED_SHAPES
+    reasons = (SHAPE_INFERRED, inferred), (COUNT_DIFFERS, count_differs(entry))
+    return tuple(reason for reason, holds in reasons if holds)
+
+
+def decided_architectures(entries: list[Entry]) -> dict[str, str]:
+    """Architectures that are the only one ever stated for their model type."""
+    stated: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.get("architecture") and not entry.get("architecture_inferred"):
+            stated[entry["model_type"]].add(entry["architecture"])
+    return {kind: names.pop() for kind, names in stated.items() if len(names) == 1}
+
+
+def completed(facts: ModelFacts, entry: Entry, decided: Mapping[str, str]) -> ModelFacts:
+    """The facts of a config with what only the index knows."""
+    architecture = facts.architecture or entry.get("architecture")
+    if entry.get("architecture_inferred") and decided.get(entry["model_type"]) != architecture:
+        architecture = None
+    computed = entry["computed"]
+    return replace(
+        facts,
+        architecture=architecture,
+        params_total=computed["total"],
+        params_text=computed["text"],
+        params_active=computed["active"],
+        provenance=entry["provenance"]["kind"],
+        assumed=assumptions(entry),
+    )
+
+
+def record(facts: ModelFacts, entry: Entry) -> dict[str, Any]:
+    """The record of a model; an inferred quantization stands apart from the facts."""
+    if not is_inferred(entry.get("quantization")):
+        return packed(facts)
+    return packed(replace(facts, quantization=None), facts.quantization)
+
+
+def aliases(entries: list[Entry], records: Mapping[str, Any]) -> dict[str, str]:
+    """Other ids of the same weights, if only one model claims them."""
+    claims: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        for alias in entry.get("aliases") or ():
+            claims[alias].add(entry["id"])
+    single = {alias: ids.pop() for alias, ids in claims.items() if len(ids) == 1}
+    return {alias: id for alias, id in single.items() if id in records and alias not in records}
+
+
+def config_facts(config: Entry, id: str) -> ModelFacts:
+    return facts_from_config(config, id, config.get("_hf_quant_config_json"))
+
+
+def built(models: Path) -> tuple[dict[str, Any], Agreement]:
+    """The whole catalogue and how it agrees with the index."""
+    index = index_of(models)
+    entries: list[Entry] = index["models"]
+    decided, agreement = decided_architectures(entries), Agreement()
+    records: dict[str, Any] = {}
+    for entry in entries:
+        config = json.loads((models / entry["file"]).read_text(encoding="utf-8"))
+        facts = config_facts(config, entry["id"])
+        if agreement.add(facts, entry, config):
+            records[entry["id"]] = record(completed(facts, entry, decided), entry)
+    catalogue = {
+        "schema_version": SCHEMA_VERSION,
+        "generated_by": f"scripts/{Path(__file__).name}",
+        "generated_from": {
+            "index": str(index["generated"]),
+            "entries": len(entries),
+            "left_out": len(entries) - len(records),
+        },
+        "aliases": dict(sorted(aliases(entries, records).items())),
+        "models": dict(sorted(records.items())),
+    }
+    return catalogue, agreement
+
+
+# --------------------------------------------------------------------------------------- text
+
+
+def written(catalogue: Mapping[str, Any]) -> str:
+    """Compact JSON with a model a line."""
+    parts = [f"{_json(key)}:{_written_part(value)}" for key, value in catalogue.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _written_part(value: Any) -> str:
+    if not isinstance(value, dict) or len(value) < 4:
+        return _json(value)
+    lines = [f"{_json(key)}:{_json(item)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--models", type=Path, required=True, help="a folder of model facts")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    options = parser.parse_args()
+    catalogue, agreement = built(options.models)
+    print("\n".join(agreement.lines()))
+    text = written(catalogue)
+    if options.check:
+        current = DATA.read_text(encoding="utf-8") if DATA.is_file() else ""
+        print("up to date" if current == text else "out of date")
+        return int(current != text)
+    DATA.write_text(text, encoding="utf-8")
+    print(f"{len(catalogue['models'])} models, {len(text.encode())} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
