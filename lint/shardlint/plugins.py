@@ -106,6 +106,14 @@ class World:
             if constraint.rule == rule:
                 yield constraint
 
+    @property
+    def starts(self) -> bool:
+        """No constraint that is known here refuses the layout; GPU counts are left aside."""
+        if self.ranks is None:
+            return True
+        constraints = self.engine.constraints(self.model, self.ranks, self.layout)
+        return all(item.holds or item.advisory for item in constraints)
+
     def origin(self, *fields: str) -> Origin:
         """The place of the first of these facts that was read from a file, else of the plan."""
         for name in fields:
@@ -216,6 +224,7 @@ class ConstraintRule(Rule):
         return Found(
             message=self.text(constraint, world),
             at=world.origin(*places),
+            help=sizes(world, constraint.cures),
             repair=Repair("layout"),
             since=constraint.since,
             until=constraint.until,
@@ -240,6 +249,22 @@ def says(world: World, constraint: Constraint) -> str:
     certain = not since or (releases and all(item.within(since, None) for item in releases))
     quoted = f" ('{constraint.refusal}')" if constraint.refusal and certain else ""
     return f"{world.engine.label} {constraint.consequence}{quoted}"
+
+
+WORDS = {"tp": "tensor parallel size", "pp": "pipeline parallel size"}
+"""Layout fields as prose names them, where a smaller value is a cure."""
+
+
+def sizes(world: World, cures: tuple[str, ...]) -> str | None:
+    """The values up to the present one that satisfy every constraint: "size 4, 2 or 1"."""
+    if not cures or cures[0] not in WORDS:
+        return None
+    present = int(getattr(world.layout, cures[0]))
+    found = [str(value) for value in accepted(world, cures[0], range(present, 0, -1))][:5]
+    if not found:
+        return None
+    listed = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} or {found[-1]}"
+    return f"{WORDS[cures[0]]} {listed}"
 
 
 def accepted(world: World, field: str, candidates: Iterable[int]) -> list[int]:

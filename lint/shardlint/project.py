@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from shardlint.config import Settings, excluded
 from shardlint.hardware import Devices
 from shardlint.known import Known
-from shardlint.models.catalogue import Catalogue, ModelError
+from shardlint.models.catalogue import Catalogue
+from shardlint.models.config_json import ModelError, from_folder
 from shardlint.plan import Device, Engine, ModelFacts, Placement, Router, ServingPlan
 from shardlint.plugins import (
     BrokenPlugin,
@@ -74,7 +75,7 @@ class Setup:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        return Catalogue(overrides=self.settings.models, entries=self.plugins.models())
+        return Catalogue(self.settings.models, self.plugins.models(), self.settings.folder)
 
     @cached_property
     def context(self) -> ReadContext:
@@ -373,7 +374,7 @@ def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts |
     if plan.kind != "shell" or not plan.image.is_unset or plan.file not in project.paths:
         return None
     folder = Path(name) if Path(name).is_absolute() else project.paths[plan.file].parent / name
-    return project.setup.catalogue.from_folder(folder)
+    return from_folder(folder, name)
 
 
 def _placement(plan: ServingPlan, setup: Setup) -> Placement:

@@ -41,7 +41,7 @@ class KvReplication(Rule):
         if model is None or ranks is None or model.mla or not model.kv_heads:
             return
         copies, degree = ranks.kv_copies, ranks.attention_tp
-        if copies is None or copies < 2 or _refused(world):
+        if copies is None or copies < 2 or not world.starts:
             return
         yield Found(
             message=(
@@ -52,11 +52,6 @@ class KvReplication(Rule):
             severity="info" if copies < 4 else "warning",
             help=_help(model, degree),
         )
-
-
-def _refused(world: World) -> bool:
-    """A layout that does not start stores nothing."""
-    return any(not item.holds for item in world.constraints("tp-kv-heads-indivisible"))
 
 
 def _help(model: ModelFacts, degree: int) -> str:

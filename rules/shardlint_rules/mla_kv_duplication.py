@@ -39,7 +39,7 @@ class MlaKvDuplication(Rule):
         if model is None or ranks is None or not model.mla:
             return
         copies = ranks.kv_copies
-        if copies is None or copies < 2:
+        if copies is None or copies < 2 or not world.starts:
             return
         yield Found(
             message=(

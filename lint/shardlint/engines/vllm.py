@@ -88,7 +88,7 @@ class VLLM:
             flags=parsed.flags,
             model=_model(parsed),
             served_name=flags.converted(parsed.last("--served-model-name"), str),
-            layout=_sealed(_layout(parsed, launch), _ending(parsed)),
+            layout=_sealed(self._doubted(_layout(parsed, launch), parsed), _ending(parsed)),
             memory=_sealed(_memory(parsed), _ending(parsed)),
             open_ended=_ending(parsed),
         )
@@ -120,6 +120,18 @@ class VLLM:
         return has_model and len(parsed.positionals) <= 1 and len(known) > min(refused, 1) >= 0 and (
             bool(known) and len(used) >= 2
         )
+
+    def _doubted(self, layout: LayoutFacts, parsed: ParsedWords) -> LayoutFacts:
+        """A field is not at its default while a refused option was probably meant to set it."""
+        changed: dict[str, Any] = {}
+        for flag in parsed.flags:
+            for guess in flag.candidates if flag.flag is None else ():
+                option = self.table.by_name[guess][0]
+                known = option.field and hasattr(layout, option.field)
+                if known and getattr(layout, str(option.field)).is_unset:
+                    reason = f"`{flag.written.value}` was probably meant to set it"
+                    changed[str(option.field)] = Known.unknown(reason, flag.written.place)
+        return replace(layout, **changed)
 
     # ------------------------------------------------------------------------------- versions
 

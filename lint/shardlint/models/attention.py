@@ -52,8 +52,9 @@ def kv_heads(text: View, model_type: str | None, heads: int | None) -> tuple[int
 def _main_kv_heads(text: View, model_type: str | None, heads: int | None) -> int | None:
     if _multi_query(text, model_type):
         return 1
-    if text.flag("multi_query_attention") and text.stated("multi_query_group_num"):
-        return text.count("multi_query_group_num")
+    if text.stated("multi_query_group_num") and text.flag("multi_query_attention") is not False:
+        grouped = text.flag("multi_query_attention")
+        return text.count("multi_query_group_num") if grouped else None
     if text.stated(*keys.KV_HEADS):
         return text.count(*keys.KV_HEADS)
     return None if text.stated("block_configs", keys.KV_HEADS_PER_LAYER) else heads

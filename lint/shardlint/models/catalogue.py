@@ -36,36 +36,40 @@ class Catalogue:
     """Facts of known models. The file is read once, when the first reference is not an override.
 
     `overrides` are the `[models."id"]` tables of the user's config, with paths relative to
-    `folder`; `plugins` are further entries with their `id`, of which those that cannot be read are
-    left out and told in `problems`.
+    `folder`. `entries` come from plugins, each with its `id`; those that cannot be read are left
+    out and told in `problems`.
     """
+
+    from_folder = staticmethod(from_folder)
+    from_config_file = staticmethod(from_config_file)
 
     def __init__(
         self,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
-        plugins: Iterable[Mapping[str, Any]] = (),
-        folder: Path = Path(),
+        entries: Iterable[Mapping[str, Any]] = (),
+        folder: Path | None = None,
     ) -> None:
-        self._folder = folder
-        self._plugins: dict[str, ModelFacts] = {}
-        self.problems = tuple(filter(None, [self._add_plugin(entry) for entry in plugins]))
-        self._overrides = {
-            reference: self._override(reference, table)
-            for reference, table in (overrides or {}).items()
-        }
+        self._folder = folder or Path()
+        self._overrides = overrides or {}
+        self._resolved: dict[str, ModelFacts] = {}
+        self._entries: dict[str, ModelFacts] = {}
+        self.problems = tuple(filter(None, [self._add(entry) for entry in entries]))
 
     def lookup(self, reference: str) -> ModelFacts | None:
-        """The facts of a model; exact ids first, then ids that differ only in case."""
+        """The facts of a model; exact ids first, then ids that differ only in case.
+
+        Raises ModelError when the user's table for this model cannot be read.
+        """
         id = hub_id(reference)
         for name in (reference, id):
-            if (facts := self._overrides.get(name)) is not None:
-                return facts
+            if name in self._overrides:
+                return self._override(name)
         return self._known(id)
 
     def assumed_quantization(self, reference: str) -> Mapping[str, Any] | None:
         """How the weights seem to be stored by the name of the checkpoint. A guess."""
         id = hub_id(reference)
-        if reference in self._overrides or id in self._overrides or id in self._plugins:
+        if reference in self._overrides or id in self._overrides or id in self._entries:
             return None
         name = self._name(id)
         if name is None:
@@ -76,7 +80,7 @@ class Catalogue:
 
     def ids(self) -> tuple[str, ...]:
         """Every id that is known, sorted."""
-        return tuple(sorted({*self._records, *self._plugins, *self._overrides}, key=str.lower))
+        return tuple(sorted({*self._records, *self._entries, *self._overrides}, key=str.lower))
 
     # -------------------------------------------------------------------------------- the file
 
@@ -104,8 +108,8 @@ class Catalogue:
 
     def _known(self, id: str) -> ModelFacts | None:
         """Facts by id or alias; an alias says nothing of how its weights are stored."""
-        if id in self._plugins:
-            return self._plugins[id]
+        if id in self._entries:
+            return self._entries[id]
         name = self._name(id)
         if name is None:
             return None
@@ -114,43 +118,49 @@ class Catalogue:
 
     # ------------------------------------------------------------------- what others have added
 
-    def _override(self, reference: str, table: Mapping[str, Any]) -> ModelFacts:
-        where = f"[models.{json.dumps(reference)}]"
-        if not isinstance(table, Mapping):
-            raise ModelError(f"{where} must be a table")
-        rest = {key: value for key, value in table.items() if key not in ("config", "base")}
-        return stated_facts(reference, rest, where, "override", self._base(table, where))
+    def _override(self, reference: str) -> ModelFacts:
+        """The user's own facts of one model."""
+        if reference not in self._resolved:
+            table, where = self._overrides[reference], f"[models.{json.dumps(reference)}]"
+            if not isinstance(table, Mapping):
+                raise ModelError(f"{where} must be a table")
+            own = {key: value for key, value in table.items() if key not in ("config", "base")}
+            base = self._base(table, where)
+            self._resolved[reference] = stated_facts(reference, own, where, "override", base)
+        return self._resolved[reference]
 
     def _base(self, table: Mapping[str, Any], where: str) -> ModelFacts | None:
         """The facts that a table starts from."""
-        config, base = table.get("config"), table.get("base")
-        if config is None and base is None:
-            return None
-        if config is not None and base is not None:
+        if "config" in table and "base" in table:
             raise ModelError(f"{where} has both config and base")
-        if not isinstance(base or config, str):
-            raise ModelError(f"{'config' if base is None else 'base'} in {where} must be a text")
-        if config is not None:
-            return from_config_file(self._folder / config)
-        return self._found(str(base), where)
+        if "config" in table:
+            return self._configured(table["config"], where)
+        return self._found(table["base"], where) if "base" in table else None
 
-    def _found(self, base: str, where: str) -> ModelFacts:
-        facts = self._known(hub_id(base))
+    def _configured(self, config: object, where: str) -> ModelFacts:
+        """The facts of a config.json, or of the folder that holds it."""
+        if not isinstance(config, str | Path):
+            raise ModelError(f"config in {where} must be a path")
+        path = self._folder / config
+        return from_folder(path) or from_config_file(path)
+
+    def _found(self, base: object, where: str) -> ModelFacts:
+        facts = self._known(hub_id(base)) if isinstance(base, str) else None
         if facts is None:
-            near = did_you_mean(base, self._records)
+            near = did_you_mean(str(base), self._records)
             raise ModelError(f"base {base!r} in {where} is not in the catalogue{near}")
         return facts
 
-    def _add_plugin(self, entry: Mapping[str, Any]) -> str | None:
+    def _add(self, entry: Mapping[str, Any]) -> str | None:
         """Take in one entry of a plugin, or say why not."""
         id = entry.get("id") if isinstance(entry, Mapping) else None
         if not isinstance(id, str) or not id:
             return "a model of a plugin has no id"
         where = f"the facts of {id!r}"
-        rest = {key: value for key, value in entry.items() if key not in ("id", "base")}
+        own = {key: value for key, value in entry.items() if key not in ("id", "base")}
         try:
             base = self._found(entry["base"], where) if "base" in entry else None
-            self._plugins[id] = stated_facts(id, rest, where, "plugin", base)
+            self._entries[id] = stated_facts(id, own, where, "plugin", base)
         except ModelError as error:
             return str(error)
         return None

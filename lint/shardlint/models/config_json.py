@@ -66,6 +66,7 @@ def _parts(config: View) -> _Parts:
     nested = outer.part(*keys.TEXT)
     text = nested or outer
     model_type = text.word("model_type") or config.word("model_type")
+    model_type = model_type or keys.by_type(_architecture(config), keys.TYPE_OF)
     if nested is not None and (defaults := keys.NESTED_DEFAULTS.get(model_type or "")):
         stated = {key: value for key, value in text.raw.items() if value is not None}
         text = View({**defaults, **stated})
@@ -207,9 +208,15 @@ def _has_dense_layer(text: View, model_type: str | None) -> bool | None:
     return None if text.stated(*keys.EXPERT_FFN) else False
 
 
+def _moe_layers(text: View) -> int | None:
+    """How many layers are named as mixtures, in a list or in a text with commas."""
+    listed = text.items(*keys.MOE_LAYERS) or (text.word(*keys.MOE_LAYERS) or "").split(",")
+    named = [item for item in listed if item != ""]
+    return len(named) or None
+
+
 def _names_dense_layers(text: View) -> bool:
-    moe_layers = text.items("moe_layers")
-    layers = attention.layer_count(text) or 0
+    layers, moe_layers = attention.layer_count(text) or 0, _moe_layers(text)
     return (
         text.count(*keys.FIRST_DENSE) is not None
         or bool(text.items("mlp_only_layers"))
@@ -218,7 +225,7 @@ def _names_dense_layers(text: View) -> bool:
         or "dense" in text.items("mlp_layer_types")
         or "mlp" in text.items("layers_block_type")
         or "-" in (text.word("hybrid_override_pattern") or "")
-        or 0 < len(moe_layers) < layers
+        or (moe_layers is not None and moe_layers < layers)
     )
 
 
@@ -230,17 +237,26 @@ def _names_no_dense_layers(text: View) -> bool:
         or text.get("interleave_moe_layer_step") == 1
         or bool(text.items("moe_layer_freq", "mlp_layer_types", "layers_block_type"))
         or text.stated("hybrid_override_pattern")
+        or _moe_layers(text) is not None
     )
 
 
 # --------------------------------------------------------------------------------- files
 
 
+def _is_file(path: Path) -> bool:
+    """False for what cannot be a file too, such as a name that is too long."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a JSON file of reasonable size."""
+    if not _is_file(path):
+        raise ModelError(f"{path}: not a file")
     try:
-        if not path.is_file():
-            raise ModelError(f"{path}: not a file")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
@@ -271,7 +287,7 @@ def from_folder(path: Path, id: str | None = None) -> ModelFacts | None:
     Only config.json and hf_quant_config.json are opened.
     """
     config, beside = path / "config.json", path / "hf_quant_config.json"
-    if not config.is_file():
+    if not _is_file(config):
         return None
-    quant_config = read_json(beside) if beside.is_file() else None
+    quant_config = read_json(beside) if _is_file(beside) else None
     return facts_from_config(read_json(config), id or str(path), quant_config)

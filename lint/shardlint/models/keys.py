@@ -6,11 +6,17 @@ with `*` where a whole family is meant.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 OUTER: Final = ("thinker_config",)
 TEXT: Final = ("text_config", "llm_config", "language_config")
+
+TYPE_OF: Final = {"Longcat*": "longcat_flash"}
+"""Model types of architectures whose configs leave them out."""
 
 LAYERS: Final = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers")
 HIDDEN: Final = ("hidden_size", "n_embd", "d_model")
@@ -84,7 +90,8 @@ SHARED_EXPERTS: Final = (
     "moe_num_shared_experts",
     "num_shared_expert",
 )
-FIRST_DENSE: Final = ("first_k_dense_replace", "moe_layer_start_index")
+FIRST_DENSE: Final = ("first_k_dense_replace", "moe_layer_start_index", "moe_layer_num_skipped")
+MOE_LAYERS: Final = ("moe_layers", "moe_layers_enum")
 EVERY_NTH_IS_MOE: Final = (
     "interleave_moe_layer_step",
     "expert_layer_period",
@@ -141,7 +148,7 @@ NO_CACHE: Final = (
 STATE_SPACE: Final = ("mamba", "mamba2", "falcon_mamba")
 ATTENTION_BESIDE_STATE: Final = ("falcon_h1",)
 """Attention and a state space block in every layer."""
-TWO_ATTENTIONS: Final = ("longcat_flash",)
+TWO_ATTENTIONS: Final = ("longcat*",)
 FALCON: Final = ("falcon",)
 LATENT_BLOCKS: Final = ("deepseek_v4",)
 
@@ -180,7 +187,7 @@ ALL_MOE: Final = (
     "deepseek_v4",
 )
 """Every layer is a mixture of experts unless the config names dense ones."""
-DENSE_BESIDE_MOE: Final = ("gemma4_text", "longcat_flash")
+DENSE_BESIDE_MOE: Final = ("gemma4_text", "longcat*")
 """Every layer has a dense block beside its experts."""
 LLAMA4: Final = ("llama4*",)
 """One shared expert of the experts' width in every mixture layer, without a key for it."""
@@ -230,8 +237,8 @@ def is_one_of(model_type: str | None, types: tuple[str, ...]) -> bool:
     return model_type is not None and any(fnmatchcase(model_type, item) for item in types)
 
 
-def by_type(model_type: str | None, table: dict[str, int]) -> int | None:
-    """The number that a table gives for a model type or its family."""
+def by_type(model_type: str | None, table: Mapping[str, T]) -> T | None:
+    """What a table gives for a model type or its family."""
     if model_type is None:
         return None
-    return next((n for item, n in table.items() if fnmatchcase(model_type, item)), None)
+    return next((value for item, value in table.items() if fnmatchcase(model_type, item)), None)

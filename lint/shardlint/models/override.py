@@ -10,43 +10,53 @@ from shardlint.models.config_json import ModelError
 from shardlint.models.view import is_count
 from shardlint.plan import KvGroup, ModelFacts
 
-NOT_STATED_BY_HAND: Final = ("id", "kv_groups", "provenance", "assumed")
+NOT_STATED_BY_HAND: Final = ("id", "provenance", "assumed")
+COUNTS, GROUPS, TABLE = "tuple[int, ...]", "tuple[KvGroup, ...]", "Mapping[str, Any] | None"
+COUNT, FLAG, TEXT = "int | None", "bool | None", "str | None"
 FIELDS: Final = {
     field.name: str(field.type)
     for field in fields(ModelFacts)
     if field.name not in NOT_STATED_BY_HAND
 }
 """Names that may be given, and the types of their values."""
+GROUP_FIELDS: Final = {
+    "layers": COUNT,
+    "heads": COUNT,
+    "bytes_per_head": COUNT,
+    "window": COUNT,
+    "shared": FLAG,
+}
 QUANTIZATION_FIELDS: Final = {
-    "method": "str | None",
-    "bits": "int | None",
+    "method": TEXT,
+    "bits": COUNT,
     "group_size": "group",
     "weight_block_size": "block",
-    "quant_algo": "str | None",
-    "format": "str | None",
-    "type": "str | None",
-    "activation_bits": "int | None",
-    "expert_dtype": "str | None",
-    "kv_cache_quant_algo": "str | None",
+    "quant_algo": TEXT,
 }
+"""Keys with a meaning here; further keys of a quantization are kept as they are."""
 CACHE_FIELDS: Final = ("num_layers", "kv_heads", "head_dim", "kv_lora_rank", "qk_rope_head_dim")
 """Fields that decide the KV cache."""
 
 
-def _is_counts(value: object, length: int | None = None) -> bool:
-    if not isinstance(value, list | tuple) or not all(is_count(n) for n in value):
+def _is_list(value: object, fits: Callable[[object], bool], length: int | None = None) -> bool:
+    if not isinstance(value, list | tuple) or not all(fits(item) for item in value):
         return False
-    return len(value) == length if length else bool(value)
+    return length is None or len(value) == length
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 KINDS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
-    "int | None": (is_count, "a positive integer"),
-    "bool | None": (lambda value: isinstance(value, bool), "true or false"),
-    "str | None": (lambda value: isinstance(value, str) and value != "", "a text"),
-    "tuple[int, ...]": (_is_counts, "a list of positive integers"),
+    COUNT: (is_count, "a positive integer"),
+    FLAG: (lambda value: isinstance(value, bool), "true or false"),
+    TEXT: (lambda value: isinstance(value, str) and value != "", "a text"),
+    COUNTS: (lambda value: _is_list(value, is_count), "a list of positive integers"),
+    GROUPS: (lambda value: _is_list(value, _is_table), "a list of tables"),
+    TABLE: (_is_table, "a table"),
+    "block": (lambda value: _is_list(value, is_count, 2), "a list of two positive integers"),
     "group": (lambda value: is_count(value) or value == -1, "a positive integer or -1"),
-    "block": (lambda value: _is_counts(value, 2), "a list of two positive integers"),
-    "Mapping[str, Any] | None": (lambda value: isinstance(value, Mapping), "a table"),
 }
 
 
@@ -54,22 +64,49 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A clause with the closest candidate, or nothing."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    close = get_close_matches(word, list(candidates), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _checked(table: Mapping[str, Any], allowed: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The values of a table, all of them of known name and right type."""
+    """The table, when all of its keys are known and their values have the right type."""
     for key, value in table.items():
         if key not in allowed:
             raise ModelError(f"unknown key {key!r} in {where}{did_you_mean(key, allowed)}")
         fits, wanted = KINDS[allowed[key]]
         if not fits(value):
             raise ModelError(f"{key} in {where} must be {wanted}")
-    return {
-        key: tuple(value) if allowed[key] == "tuple[int, ...]" else value
-        for key, value in table.items()
-    }
+    return dict(table)
+
+
+def _quantization(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    known = {key: value for key, value in table.items() if key in QUANTIZATION_FIELDS}
+    _checked(known, QUANTIZATION_FIELDS, where)
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in table.items()}
+
+
+def _group(table: Mapping[str, Any], where: str) -> KvGroup:
+    values = _checked(table, GROUP_FIELDS, where)
+    for key in ("layers", "heads", "bytes_per_head"):
+        if key not in values:
+            raise ModelError(f"{key} is missing in {where}")
+    return KvGroup(**values)
+
+
+def _values(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Values of the fields that a table gives."""
+    values = _checked(table, FIELDS, where)
+    for key, kind in FIELDS.items():
+        if key not in values:
+            continue
+        inner = f"{key} of {where}"
+        if kind == TABLE:
+            values[key] = _quantization(values[key], inner)
+        elif kind == GROUPS:
+            values[key] = tuple(_group(group, inner) for group in values[key])
+        elif kind == COUNTS:
+            values[key] = tuple(values[key])
+    return values
 
 
 def stated_facts(
@@ -81,17 +118,14 @@ def stated_facts(
 ) -> ModelFacts:
     """The facts that a table gives, on top of those of a base; without one, nothing else is known.
 
-    Layers are taken to keep every token, which is what the numbers of a table say.
+    Unless it gives `kv_groups`, its layers are taken to be alike and to keep every token.
     """
-    values = _checked(table, FIELDS, where)
-    if "quantization" in values:
-        inner = f"quantization in {where}"
-        values["quantization"] = _checked(values["quantization"], QUANTIZATION_FIELDS, inner)
     before = base or ModelFacts(id=id, provenance=provenance)
+    values = _values(table, where)
     facts = replace(before, id=id, **values)
-    if any(key in values for key in CACHE_FIELDS):
-        plain = before.kv_groups in ((), plain_groups(before))
-        facts = replace(facts, kv_groups=plain_groups(facts) if plain else ())
+    if "kv_groups" not in values and any(key in values for key in CACHE_FIELDS):
+        alike = before.kv_groups in ((), plain_groups(before))
+        facts = replace(facts, kv_groups=plain_groups(facts) if alike else ())
     if facts.dense_ffn is None and facts.intermediate_size and _is_dense(facts):
         facts = replace(facts, dense_ffn=True)
     return facts
@@ -106,8 +140,10 @@ def plain_groups(facts: ModelFacts) -> tuple[KvGroup, ...]:
     if not facts.num_layers or facts.linear_num_value_heads or facts.other_kv_heads:
         return ()
     if facts.kv_lora_rank:
-        width = facts.kv_lora_rank + facts.qk_rope_head_dim if facts.qk_rope_head_dim else 0
-        return (KvGroup(facts.num_layers, 1, 2 * width, shared=True),) if width else ()
+        if not facts.qk_rope_head_dim:
+            return ()
+        width = facts.kv_lora_rank + facts.qk_rope_head_dim
+        return (KvGroup(facts.num_layers, 1, 2 * width, shared=True),)
     if not facts.kv_heads or not facts.head_dim:
         return ()
     return (KvGroup(facts.num_layers, facts.kv_heads, 4 * facts.head_dim),)

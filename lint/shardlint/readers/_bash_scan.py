@@ -17,6 +17,9 @@ MAX_NESTING = 40
 """Quotes and brackets inside each other; deeper text is refused instead of recursed into."""
 
 BLANKS = " \t\n"
+OPERATORS = ";&|()<>"
+
+_EXPANSIONS = ("`", "$(", "${", "$'", "$[")
 
 _SEPARATOR = re.compile(r"(?:[ \t]|\\\n)+")
 _ARRAY_SPACE = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)+")
@@ -43,7 +46,7 @@ _ANSI = re.compile(
 _ANSI_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
-class Broken(Exception):
+class ScanError(Exception):
     """A quote or bracket does not close, or the text is no simple command."""
 
 
@@ -90,7 +93,7 @@ def unix(script: Mapped) -> Mapped:
 def closed(text: str, at: int, depth: int = 0, quoted: bool = False) -> int:
     """The offset behind the quote, bracket or expansion that opens at `at`."""
     if depth > MAX_NESTING:
-        raise Broken
+        raise ScanError
     if text[at] == "'":
         return _after(text, "'", at + 1)
     if text[at] == '"':
@@ -111,7 +114,7 @@ def closed(text: str, at: int, depth: int = 0, quoted: bool = False) -> int:
 def _after(text: str, what: str, at: int) -> int:
     found = text.find(what, at)
     if found < 0:
-        raise Broken
+        raise ScanError
     return found + len(what)
 
 
@@ -135,7 +138,7 @@ def _until(text: str, at: int, close: str, depth: int, quoted: bool) -> int:
             at = _behind_heredoc(text, at)
         else:
             at = closed(text, at, depth + 1, quoted)
-    raise Broken
+    raise ScanError
 
 
 def _line_end(text: str, at: int) -> int:
@@ -153,18 +156,18 @@ def _behind_heredoc(text: str, at: int) -> int:
     return found.end() if found else at + 2
 
 
-def word_end(text: str, at: int) -> int:
+def word_end(text: str, at: int, breaks: str = OPERATORS, expand: bool = True) -> int:
     """The offset behind the word that starts at `at`; the same offset where none starts."""
-    if text.startswith(("<(", ">("), at):
+    if breaks == OPERATORS and text.startswith(("<(", ">("), at):
         at = closed(text, at)
     while at < len(text):
         if plain := _PLAIN.match(text, at):
             at = plain.end()
-        elif text[at] in BLANKS or text[at] in ";&|()<>":
+        elif text[at] in BLANKS or text[at] in breaks:
             break
         elif text[at] == "\\":
             at = min(at + 2, len(text))
-        elif text[at] in "'\"`" or text.startswith(("$(", "${", "$'", "$["), at):
+        elif text[at] in "'\"" or (expand and text.startswith(_EXPANSIONS, at)):
             at = closed(text, at)
         else:
             at += 1
@@ -180,7 +183,7 @@ def simple_command(text: str, at: int) -> Simple:
             target = _skip(_SEPARATOR, text, redirect.end())
             end = word_end(text, target)
             if end == target:
-                raise Broken
+                raise ScanError
         else:
             word = _raw_word(text, at)
             words.append(word)
@@ -198,7 +201,7 @@ def _raw_word(text: str, at: int) -> RawWord:
         return _array(text, at, array.end())
     end = word_end(text, at)
     if end == at or text.startswith("(", end):
-        raise Broken  # a function, a pattern, or a syntax error
+        raise ScanError  # a function, a pattern, or a syntax error
     return RawWord(at, end)
 
 
@@ -208,7 +211,7 @@ def _array(text: str, start: int, at: int) -> RawWord:
     while not text.startswith(")", at):
         end = word_end(text, at)
         if end == at:
-            raise Broken
+            raise ScanError
         items.append(RawWord(at, end))
         at = _skip(_ARRAY_SPACE, text, end)
     return RawWord(start, at + 1, tuple(items))
@@ -219,43 +222,48 @@ def _skip(what: re.Pattern[str], text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def atoms(text: str, start: int, end: int, quoted: bool = False) -> Iterator[Atom]:
-    """The parts of a word in order, its quotes taken off. An empty quote is an empty part."""
+def atoms(
+    text: str, start: int, end: int, quoted: bool = False, expand: bool = True
+) -> Iterator[Atom]:
+    """The parts of a word in order, its quotes taken off. An empty quote is an empty part.
+
+    Unless asked to `expand`, a dollar is a character like others.
+    """
     at = start
     while at < end:
-        opens = text[at] == '"' or (not quoted and text.startswith(("'", "$'"), at))
-        if opens:
+        ansi = expand and text.startswith("$'", at)
+        if text[at] == '"' or (not quoted and (text[at] == "'" or ansi)):
             stop = min(closed(text, at), end)
-            yield from _inside_quotes(text, at, stop)
+            yield from _inside_quotes(text, at, stop, expand)
             at = stop
             continue
-        atom = _atom(text, at, end, quoted)
+        atom = _atom(text, at, end, quoted, expand)
         if atom.kind != "nothing":
             yield atom
         at = atom.end
 
 
-def _inside_quotes(text: str, at: int, stop: int) -> Iterator[Atom]:
+def _inside_quotes(text: str, at: int, stop: int, expand: bool) -> Iterator[Atom]:
     start = at + 2 if text[at] == "$" else at + 1
     if stop - 1 <= start:
         yield Atom("plain", start, start, True)
     elif text[at] == '"':
-        yield from atoms(text, start, stop - 1, True)
+        yield from atoms(text, start, stop - 1, True, expand)
     elif text[at] == "$":
         yield from _ansi(text, start, stop - 1)
     else:
         yield Atom("plain", start, stop - 1, True)
 
 
-def _atom(text: str, at: int, end: int, quoted: bool) -> Atom:
+def _atom(text: str, at: int, end: int, quoted: bool, expand: bool) -> Atom:
     """One part that no quote opens; `nothing` where characters leave no trace."""
     if text[at] == "\\":
         return _escape(text, at, end, quoted)
-    if text[at] == "`" or text.startswith(("$(", "${", "$["), at):
+    if expand and text.startswith(("`", "$(", "${", "$["), at):
         return Atom("expansion", at, min(closed(text, at, quoted=quoted), end), quoted)
-    if found := _VARIABLE.match(text, at, end):
+    if expand and (found := _VARIABLE.match(text, at, end)):
         return Atom("expansion", at, found.end(), quoted)
-    if text[at] == "$":
+    if expand and text[at] == "$":
         translated = not quoted and text.startswith('$"', at)
         return Atom("nothing" if translated else "plain", at, at + 1, quoted)
     plain = _LITERAL[quoted].match(text, at, end)

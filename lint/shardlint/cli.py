@@ -1,0 +1,450 @@
+"""The command line. Commands parse, call, print and exit; everything heavy is imported inside."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from shardlint import __version__
+
+if TYPE_CHECKING:
+    from shardlint.config import Settings
+    from shardlint.plugins import Hardware, Plugins, Result, Rule
+    from shardlint.project import Project, Setup
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Failure(click.ClickException):
+    """Something that shardlint cannot do its work with: exit code 2, one line."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        del file
+        click.echo(f"shardlint: {self.message}", err=True)
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="shardlint")
+def main() -> None:
+    """Lint LLM inference serving configuration: heads, GPUs, replicas, routing."""
+
+
+# ------------------------------------------------------------------------------------ options
+
+
+def options(*items: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for item in reversed(items):
+            command = item(command)
+        return command
+
+    return decorate
+
+
+config_option = click.option(
+    "--config", metavar="FILE", help="Configuration file instead of the nearest one."
+)
+
+world_options = options(
+    config_option,
+    click.option("--gpu", metavar="NAME[:PER_NODE]",
+                 help="GPU where the files name none; also mem=32GiB and link=nvlink|pcie."),
+    click.option("--nodes", type=click.IntRange(min=1), help="Nodes there are."),
+    click.option("--network", type=click.Choice(["rdma", "ethernet", "none"]),
+                 help="Network between the nodes."),
+    click.option("--engine-version", "versions", multiple=True, metavar="NAME=VERSION",
+                 help="Release where the files state none."),
+    click.option("--stdin-filename", default="stdin", show_default=True,
+                 help="Name of the text on standard input."),
+)  # fmt: skip
+
+selection_options = options(
+    click.option("--select", multiple=True, metavar="RULE", help="Run only these rules."),
+    click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out."),
+)
+
+
+# -------------------------------------------------------------------------------------- setup
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors that the user can mend become one line and exit code 2."""
+    from shardlint.config import ConfigError
+    from shardlint.hardware import HardwareError
+    from shardlint.models.config_json import ModelError
+    from shardlint.project import PathError
+
+    try:
+        yield
+    except (ConfigError, HardwareError, ModelError, PathError) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or 'input'}: {error.strerror or error}") from None
+
+
+def _plugins() -> Plugins:
+    from shardlint.engines import builtin as engines
+    from shardlint.plugins import Plugins
+    from shardlint.readers import builtin as readers
+    from shardlint.reports import builtin as reports
+
+    return Plugins([engines, readers, reports])
+
+
+def _settings(config: str | None) -> Settings:
+    from shardlint import config as configuration
+
+    path = Path(config) if config else configuration.find(Path.cwd())
+    if path is None:
+        return configuration.Settings()
+    try:
+        display = path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        display = path.as_posix()
+    return configuration.load(path, display)
+
+
+def _setup(
+    config: str | None,
+    gpu: str | None = None,
+    nodes: int | None = None,
+    network: str | None = None,
+    versions: tuple[str, ...] = (),
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+) -> Setup:
+    """Plugins, settings with the command line over them, and what is said of the machines."""
+    from shardlint import config as configuration
+    from shardlint.project import Setup
+
+    plugins, settings = _plugins(), _settings(config)
+    _check_rules(settings, plugins, (*_split(select), *_split(ignore)))
+    setup = Setup(plugins, settings)
+    settings = configuration.overridden(
+        settings, select=_split(select), ignore=_split(ignore), nodes=nodes, network=network,
+        engines=_versions(versions, setup),
+    )  # fmt: skip
+    _check_engines(settings, setup)
+    setup = Setup(plugins, settings)
+    for table in settings.unused:
+        click.echo(f"shardlint: {settings.path}: {table} is not read yet", err=True)
+    return Setup(plugins, settings, _hardware(setup, gpu))
+
+
+def _split(selectors: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.strip() for item in selectors for part in item.split(",") if part.strip())
+
+
+def _check_rules(settings: Settings, plugins: Plugins, named: tuple[str, ...]) -> None:
+    from shardlint import config as configuration
+
+    rules = plugins.rules()
+    configuration.check_rules(settings, rules)
+    for message in configuration.check_selectors(named, rules).values():
+        raise Failure(message)
+
+
+def _versions(versions: tuple[str, ...], setup: Setup) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in versions:
+        name, equals, release = item.partition("=")
+        if not equals or not release:
+            raise Failure(f"--engine-version {item}: write NAME=VERSION, such as vllm=0.33.0")
+        engine = setup.engine(name)
+        if engine is None:
+            names = ", ".join(engine.name for engine in setup.engines)
+            raise Failure(f"--engine-version {item}: unknown engine {name!r}; known are {names}")
+        found[engine.name] = release
+    return found
+
+
+def _check_engines(settings: Settings, setup: Setup) -> None:
+    for name in settings.engines:
+        if setup.engine(name) is None:
+            raise settings.error(("engines", name), f"unknown engine {name!r}", key=True)
+
+
+def _hardware(setup: Setup, gpu: str | None) -> Hardware:
+    """The machines as the command line says, over the configuration."""
+    from shardlint.known import Known
+    from shardlint.plugins import Hardware
+
+    told = setup.settings.hardware
+    text = gpu or told.gpu
+    option = setup.devices.parse_gpu_option(text) if text else None
+    per_node = (option.per_node if option else None) or told.gpus_per_node
+    link = (option.link if option else None) or told.link
+
+    def known(value: Any) -> Known[Any]:
+        return Known.unset() if value is None else Known.of(value, how="derived")
+
+    return Hardware(
+        gpu=setup.devices.device(option) if option else Known.unset(),
+        gpus_per_node=known(per_node),
+        nodes=known(told.nodes),
+        network=known(told.network),
+        link=known(link),
+    )
+
+
+def _project(setup: Setup, paths: tuple[str, ...], stdin_filename: str) -> Project:
+    from shardlint.project import Project, read_bytes
+
+    if "-" not in paths:
+        return Project.discover(setup, paths or (".",))
+    if len(paths) > 1:
+        raise Failure("standard input (-) cannot be linted beside files")
+    data = click.get_binary_stream("stdin").read()
+    return Project(setup, {stdin_filename: read_bytes(setup, stdin_filename, data)})
+
+
+# -------------------------------------------------------------------------------------- check
+
+
+@main.command()
+@click.argument("paths", nargs=-1)
+@click.option("--format", "report", default="text", metavar="NAME",
+              help="text, concise, json, github, sarif, lsp, or a plugin's.")
+@click.option("--fix", is_flag=True, help="Apply safe fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="Apply all fixes; they change the layout.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show what fixes would change, write nothing.")
+@selection_options
+@click.option("--fail-on", type=click.Choice(["error", "warning", "info"]),
+              help="Least severity that makes exit code 1 (default: error).")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
+@click.option("--strict-unknown", is_flag=True, help="Exit 1 if a rule could not be decided.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="Write the report there.")
+@world_options
+def check(paths: tuple[str, ...], **given: Any) -> None:  # fmt: skip
+    """Lint serving manifests: files, folders, or - for standard input.
+
+    Exit code 0: nothing as bad as --fail-on; 1: findings; 2: shardlint could not do its work.
+    """
+    with explained():
+        setup = _setup(
+            given["config"], given["gpu"], given["nodes"], given["network"], given["versions"],
+            given["select"], given["ignore"],
+        )  # fmt: skip
+        project = _project(setup, paths, given["stdin_filename"])
+        raise SystemExit(_check(setup, project, given))
+
+
+def _check(setup: Setup, project: Project, given: dict[str, Any]) -> int:
+    from shardlint import fixes
+    from shardlint.linter import lint
+
+    if given["show_diff"] or given["fix"] or given["unsafe_fixes"]:
+        unsafe = given["unsafe_fixes"] or (given["show_diff"] and not given["fix"])
+        outcome = fixes.apply_fixes(project, unsafe)
+        if given["show_diff"]:
+            click.echo(fixes.diff(project, outcome.project, outcome.changed), nl=False)
+            return 0 if given["exit_zero"] or not outcome.changed else 1
+        written = fixes.write(outcome.project, outcome.changed)
+        _tell_fixes(outcome, written, project)
+        result = outcome.result
+    else:
+        result = fixes.with_fixes(lint(project))
+    _report(setup, result, given)
+    return _exit_code(setup, result, given)
+
+
+def _tell_fixes(outcome: Any, written: list[str], project: Project) -> None:
+    for finding, fix in outcome.applied:
+        click.echo(f"fixed {finding.file}: {fix.title}", err=True)
+    for finding, why in outcome.refused:
+        click.echo(f"not fixed {finding.file}: {why}", err=True)
+    if outcome.changed and not written and not project.paths:
+        for name in sorted(outcome.changed):
+            click.echo(outcome.project.sources[name].text, nl=False)
+
+
+def _exit_code(setup: Setup, result: Result, given: dict[str, Any]) -> int:
+    if given["exit_zero"]:
+        return 0
+    if given["strict_unknown"] and result.undecided:
+        return 1
+    return int(result.reaches(given["fail_on"] or setup.settings.fail_on or "error"))
+
+
+def _report(setup: Setup, result: Result, given: dict[str, Any]) -> None:
+    reports = setup.plugins.reports()
+    report = reports.get(given["report"])
+    if report is None:
+        raise Failure(f"--format {given['report']}: known are {', '.join(sorted(reports))}")
+    with _output(given["output_file"]) as out:
+        if given["statistics"]:
+            _statistics(result, out)
+        else:
+            report.write(result, out)
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[TextIO]:
+    """The file, or standard output with characters that it cannot encode escaped."""
+    if path is not None:
+        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    yield sys.stdout
+
+
+def _statistics(result: Result, out: TextIO) -> None:
+    counts: dict[tuple[str, str], int] = {}
+    for finding in result.findings:
+        key = (finding.rule, finding.name)
+        counts[key] = counts.get(key, 0) + 1
+    for (rule, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        out.write(f"{count:>6}  {rule}  {name}\n")
+
+
+# ------------------------------------------------------------------------------------ inspect
+
+
+@main.command()
+@click.argument("paths", nargs=-1)
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@click.option("--origins", is_flag=True, help="Add file, line and column of each value (JSON).")
+@world_options
+def inspect(paths: tuple[str, ...], report: str, origins: bool, **given: Any) -> None:
+    """Show what was read: model, layout, the GPU product written out, what is unknown."""
+    from shardlint.reports import inspection
+
+    with explained():
+        setup = _setup(
+            given["config"], given["gpu"], given["nodes"], given["network"], given["versions"]
+        )
+        project = _project(setup, paths, given["stdin_filename"])
+        with _output(None) as out:
+            if report == "json":
+                inspection.write_json(project, out, origins)
+            else:
+                inspection.write_text(project, out)
+
+
+# ------------------------------------------------------------------------- rules, models, gpus
+
+
+@main.command()
+@click.argument("rule", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every rule.")
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+def explain(rule: str | None, everything: bool, report: str) -> None:
+    """Print the page of a rule, by id or name."""
+    rules = _plugins().rules()
+    chosen = [item for item in rules if everything or rule in (item.id, item.name)]
+    if not chosen:
+        from shardlint import config as configuration
+
+        if rule is None:
+            raise Failure("explain: name a rule, or use --all")
+        raise Failure(next(iter(configuration.check_selectors([rule], rules).values()), rule))
+    if report == "json":
+        _json([{**_rule_record(item), "page": item.page()} for item in chosen])
+        return
+    for item in chosen:
+        click.echo(f"{item.id} {item.name} ({item.severity})\n\n{item.page()}")
+
+
+@main.command()
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+def rules(report: str) -> None:
+    """List all rules."""
+    found = _plugins().rules()
+    if report == "json":
+        _json([_rule_record(rule) for rule in found])
+        return
+    for rule in found:
+        click.echo(f"{rule.id}  {rule.severity:<8} {rule.name:<26} {rule.summary()}")
+
+
+def _rule_record(rule: type[Rule]) -> dict[str, Any]:
+    return {
+        "rule": rule.id, "name": rule.name, "severity": rule.severity, "summary": rule.summary(),
+        "fix": rule.fix, "enabled": rule.enabled, "url": rule.url(),
+    }  # fmt: skip
+
+
+@main.command()
+@click.argument("action", type=click.Choice(["show"]), required=False)
+@click.argument("model", required=False)
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@config_option
+def models(action: str | None, model: str | None, report: str, config: str | None) -> None:
+    """List known models; `models show ID` or `models show PATH` prints the facts of one."""
+    with explained():
+        setup = _setup(config)
+        if action is None:
+            ids = setup.catalogue.ids()
+            _json(list(ids)) if report == "json" else click.echo("\n".join(ids))
+            return
+        if model is None:
+            raise Failure("models show: name a model or a path to its config.json")
+        _record(_model_record(setup, model), report)
+
+
+def _model_record(setup: Setup, reference: str) -> dict[str, Any]:
+    from shardlint.models.config_json import from_config_file, from_folder
+    from shardlint.models.show import show
+    from shardlint.plan import Layout, refuses
+
+    facts = setup.catalogue.lookup(reference)
+    path = Path(reference)
+    if facts is None and path.exists():
+        facts = from_folder(path) if path.is_dir() else from_config_file(path)
+    if facts is None:
+        raise Failure(f"models show: {reference} is neither in the catalogue nor a path")
+    valid = {
+        engine.name: [tp for tp in range(1, 129) if refuses(engine, Layout(tp=tp), facts) is None]
+        for engine in setup.engines
+        if engine.checked
+    }
+    return {**show(facts), "valid_tp": valid}
+
+
+@main.command()
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@config_option
+def gpus(report: str, config: str | None) -> None:
+    """List known accelerators, with memory as engines see it."""
+    from dataclasses import asdict
+
+    with explained():
+        rows = _setup(config).devices.show()
+    if report == "json":
+        _json([asdict(row) for row in rows])
+        return
+    for row in rows:
+        click.echo(f"{row.name:<24} {row.vendor:<8} {row.memory:<24} {row.link or '-':<8}")
+
+
+def _record(record: dict[str, Any], report: str) -> None:
+    if report == "json":
+        _json(record)
+        return
+    for name, value in record.items():
+        if value is not None:
+            click.echo(f"{name:<24} {value}")
+
+
+def _json(value: Any) -> None:
+    import json
+
+    click.echo(json.dumps(value, indent=2))
+
+
+if __name__ == "__main__":
+    main()

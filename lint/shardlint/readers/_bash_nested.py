@@ -1,0 +1,83 @@
+"""Where a command line carries a script: `exec env A=b timeout 5 bash -lc 'script' name args`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from posixpath import basename
+
+from shardlint.known import Text
+
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+
+PREFIXES: dict[str, tuple[frozenset[str], int]] = {
+    "exec": (frozenset({"-a"}), 0),
+    "nohup": (frozenset(), 0),
+    "env": (frozenset({"-u", "--unset", "-C", "--chdir"}), 0),
+    "sudo": (frozenset({"-u", "--user", "-g", "--group", "-h", "-p", "-D", "-C"}), 0),
+    "timeout": (frozenset({"-k", "--kill-after", "-s", "--signal"}), 1),
+    "nice": (frozenset({"-n"}), 0),
+    "stdbuf": (frozenset({"-i", "-o", "-e"}), 0),
+    "setsid": (frozenset(), 0),
+    "time": (frozenset({"-o", "-f"}), 0),
+    "command": (frozenset(), 0),
+    "tini": (frozenset({"-p", "-e"}), 0),
+    "dumb-init": (frozenset({"-r", "--rewrite"}), 0),
+}
+"""Commands that run another: their options with a value, and how many words stand before it."""
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+
+
+@dataclass(slots=True)
+class Nested:
+    """The index of the script's word, and variables that the words before it set."""
+
+    script: int = -1
+    env: dict[str, Text] = field(default_factory=dict)
+
+
+def nested(argv: Sequence[Text]) -> Nested | None:
+    """The script that these words give to a shell, or None."""
+    found = Nested()
+    at = 0
+    while at < len(argv):
+        name = basename(argv[at].value or "")
+        if name in SHELLS:
+            script = _script(argv, at + 1)
+            found.script = -1 if script is None else script
+            return found if script is not None else None
+        if name not in PREFIXES:
+            return None
+        at = _behind_prefix(argv, at + 1, name, found.env)
+    return None
+
+
+def _behind_prefix(argv: Sequence[Text], at: int, name: str, env: dict[str, Text]) -> int:
+    valued, before = PREFIXES[name]
+    while at < len(argv):
+        value = argv[at].value or ""
+        if value == "--":
+            return at + 1 + before
+        if value.startswith("-"):
+            at += 2 if value in valued else 1
+        elif assignment := _ASSIGNMENT.match(value):
+            env[assignment[1]] = argv[at].part(assignment.end())
+            at += 1
+        else:
+            break
+    return at + before
+
+
+def _script(argv: Sequence[Text], at: int) -> int | None:
+    """Index of the word after a shell's options, when `-c` is among them."""
+    command = False
+    while at < len(argv):
+        value = argv[at].value
+        if value is None or len(value) < 2 or value[0] not in "-+":
+            return at if command else None
+        short = not value.startswith("--")
+        command = command or (short and value[0] == "-" and "c" in value)
+        at += 2 if short and value.endswith(("o", "O")) else 1
+    return None

@@ -1,0 +1,487 @@
+"""The commands of a script, read once from top to bottom.
+
+What runs only sometimes is read where it stands, and what it sets is unknown afterwards. A function
+is read where it is called, with the arguments of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from shardlint.known import Text
+from shardlint.readers._bash_expand import Expander
+from shardlint.readers._bash_nested import nested
+from shardlint.readers._bash_scan import RawWord, ScanError, Simple, unix
+from shardlint.readers._bash_scope import (
+    Arguments,
+    Piece,
+    Scope,
+    Variable,
+    Word,
+    Work,
+    WorkError,
+    assumed,
+    defined,
+    joined,
+    related,
+)
+from shardlint.readers._bash_tree import GROUPS, LOOPS, SETTERS, SIMPLE, Tree, arms, assigned, chain
+from shardlint.source import Mapped, Origin
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_SCRIPT = 200_000
+MAX_COMMANDS = 2_000
+MAX_BLOCKS = 60
+"""Blocks inside each other, over all scripts in scripts; what is nested deeper is left out."""
+
+MAX_CALLS = 5
+"""Scripts inside scripts, and functions that call functions."""
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_BETWEEN = re.compile(r"(?:[ \t\n;&]|#[^\n]*)*")
+_LOCAL = frozenset({"local", "declare", "typeset"})
+_DECLARE = _LOCAL | {"export", "readonly"}
+_KEYWORDS = frozenset({"{", "!", "then", "do", "else"})
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command, in the order of the script.
+
+    `argv` are its words, the name first, redirections left out; before a value that is not known
+    `--name=` is a word of its own, without `=`. `env` are the variables in force, those before the
+    command included; only the `exported` ones reach the process. `origin` is all of it, from the
+    first character to the last. `conditional`: it stands in a branch, loop or function, or behind
+    `&&` or `||`.
+    """
+
+    argv: tuple[Text, ...]
+    env: Mapping[str, Text]
+    exported: frozenset[str]
+    origin: Origin
+    conditional: bool
+
+
+@dataclass(slots=True)
+class Run:
+    """What all scripts inside one script share."""
+
+    work: Work
+    found: list[Command] = field(default_factory=list)
+    holes: int = 0
+
+
+class Reader:
+    """Reads one script text in a scope that changes on the way."""
+
+    def __init__(self, run: Run, script: Mapped, file: str, scope: Scope, calls: int = 0) -> None:
+        self.run, self.calls = run, calls
+        self.shell = Expander(unix(script), file, scope, run.work)
+        self.functions: dict[str, list[Node]] = {}
+        self.called: set[str] = set()
+        self.local: set[str] | None = None
+        self.done = 0
+
+    def read(self, conditional: bool = False, depth: int = 0) -> None:
+        text = self.shell.text
+        if len(text) > MAX_SCRIPT:
+            return
+        self.run.work.spend(len(text))
+        self.tree = Tree(text)
+        if self.tree.root is not None:
+            self._walk(self.tree.root, conditional, depth)
+        while pending := [name for name in self.functions if name not in self.called]:
+            lost = f"the arguments of {pending[0]} are not known"
+            self._enter(pending[0], Arguments(lost=lost), self.shell.scope, depth)
+
+    # statements --------------------------------------------------------------------------------
+
+    def _walk(self, node: Node, conditional: bool, depth: int) -> None:
+        if depth > MAX_BLOCKS:
+            return
+        kind, depth = node.type, depth + 1
+        if kind in SIMPLE:
+            self._simple(node, conditional, depth)
+        elif kind in GROUPS:
+            self._group(node, conditional, depth)
+        elif kind == "list":
+            self._chain(node, conditional, depth)
+        elif kind == "subshell":
+            self._apart([node.named_children], conditional, depth)
+        elif kind == "pipeline":
+            self._apart([[child] for child in node.named_children], conditional, depth)
+        elif kind in ("if_statement", "case_statement"):
+            self._branches(arms(node), "in a branch", depth)
+        elif kind == "ERROR":
+            self._branches([node.named_children], "near a syntax error", depth)
+        elif kind in LOOPS:
+            self._loop(node, depth)
+        elif kind == "function_definition":
+            self._define(node)
+
+    def _group(self, node: Node, conditional: bool, depth: int) -> None:
+        if node.children and node.children[0].type == "((":
+            self._forget_assigned(node, "by arithmetic")
+            return
+        conditional = conditional or node.child_by_field_name("operator") is not None
+        for child in node.named_children:
+            self._walk(child, conditional, depth)
+
+    def _chain(self, node: Node, conditional: bool, depth: int) -> None:
+        first, others = chain(node)
+        self._walk(first, conditional, depth)
+        before = self.shell.scope.copy()
+        for test, part in others:
+            if test == "||":  # what an `&&` before it sets may not have happened
+                self._settle(before, [self.shell.scope.copy()], "in a branch")
+            self._walk(part, True, depth)
+        self._settle(before, [self.shell.scope.copy()], "in a branch")
+
+    def _apart(self, groups: Iterable[Iterable[Node]], conditional: bool, depth: int) -> None:
+        """Statements of subshells: what they set is gone afterwards."""
+        scope = self.shell.scope
+        for group in groups:
+            self.shell.scope = scope.copy()
+            for node in group:
+                self._walk(node, conditional, depth)
+        self.shell.scope = scope
+
+    def _branches(self, groups: Iterable[Iterable[Node]], how: str, depth: int) -> None:
+        """Alternatives, of which each starts from the same scope."""
+        scope = self.shell.scope
+        ends: list[Scope] = []
+        for group in groups:
+            self.shell.scope = scope.copy()
+            for node in group:
+                self._walk(node, True, depth)
+            ends.append(self.shell.scope)
+        self.shell.scope = scope
+        self._settle(scope.copy(), ends, how)
+
+    def _loop(self, node: Node, depth: int) -> None:
+        """A loop: what one turn sets, the next turn finds."""
+        self._forget_assigned(node, "in a loop")
+        body = node.child_by_field_name("body")
+        one_turn = node.named_children if node.type == "while_statement" else [body]
+        self._branches([[child for child in one_turn if child]], "in a loop", depth)
+
+    def _forget_assigned(self, node: Node, how: str) -> None:
+        scope = self.shell.scope
+        for name, where in assigned(node):
+            if name == "@":
+                scope.arguments = replace(scope.arguments, lost=f"the arguments are set {how}")
+            else:
+                origin = self.shell.origin(self.tree.start(where), self.tree.end(where))
+                scope.forget(name, how, origin)
+
+    def _settle(self, start: Scope, ends: Iterable[Scope], how: str) -> None:
+        """Forget what differs between the start of a branch and any of its ends."""
+        scope = self.shell.scope
+        for end in ends:
+            scope.sourced = scope.sourced or end.sourced
+            if end.arguments != start.arguments:
+                scope.arguments = replace(start.arguments, lost=f"the arguments are set {how}")
+            for name in start.variables.keys() | end.variables.keys():
+                old, new = start.variables.get(name), end.variables.get(name)
+                changed = new or old
+                if changed and (old and old.value) is not (new and new.value):
+                    exported = changed.exported
+                    scope.forget(name, how, _place(changed) or self.shell.origin(0, 0))
+                    scope.assign(name, scope.variables[name].value, exported)
+
+    def _define(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            text = self.shell.text[self.tree.start(name) : self.tree.end(name)]
+            self.functions.setdefault(text, []).append(body)
+
+    def _enter(self, name: str, arguments: Arguments, scope: Scope, depth: int) -> None:
+        """Read the body of a function as it is called."""
+        self.called.add(name)
+        if self.calls >= MAX_CALLS:
+            return
+        outer, done, local = self.shell.scope, self.done, self.local
+        start = replace(scope.copy(), arguments=arguments)
+        ends = [self._body(body, start, depth) for body in self.functions[name]]
+        self.shell.scope, self.done, self.local = outer, done, local
+        self._settle(start, ends, "in a function")
+
+    def _body(self, body: Node, start: Scope, depth: int) -> Scope:
+        self.shell.scope, self.done, self.local = start.copy(), 0, set()
+        self.calls += 1
+        self._walk(body, True, depth)
+        self.calls -= 1
+        end = replace(self.shell.scope, arguments=start.arguments)
+        for name in self.local:
+            end.variables.pop(name, None)
+            if name in start.variables:
+                end.variables[name] = start.variables[name]
+        return end
+
+    # simple commands ---------------------------------------------------------------------------
+
+    def _simple(self, node: Node, conditional: bool, depth: int) -> None:
+        """One command, or several lines that the tree takes for one."""
+        at, end = self.tree.start(node), self.tree.end(node)
+        while self.done <= at < end:
+            try:
+                simple = self.shell.command(at)
+            except ScanError:
+                return
+            self.done = max(simple.stop, at + 1)
+            self._read(simple, conditional, depth)
+            between = _BETWEEN.match(self.shell.text, self.done)
+            at = between.end() if between else end
+            if self.shell.text.startswith((")", "|"), at):
+                return
+
+    def _read(self, simple: Simple, conditional: bool, depth: int) -> None:
+        words = list(simple.words)
+        while words and self._written(words[0]) in _KEYWORDS:
+            del words[0]
+        before = list(takewhile(self._assignment, words))
+        words = words[len(before) :]
+        if not words:
+            for raw in before:
+                self._assign(raw, False)
+        elif self._written(words[0]) in _DECLARE:
+            self._declare(words)
+        else:
+            expanded = [word for raw in words for word in self.shell.words(raw)]
+            scope = self._with(before)
+            origin = self.shell.origin(simple.start, simple.end)
+            if expanded:
+                self.start(expanded, origin, conditional, depth, scope)
+
+    def _written(self, raw: RawWord) -> str:
+        return self.shell.text[raw.start : raw.end]
+
+    def _assignment(self, raw: RawWord) -> re.Match[str] | None:
+        return _ASSIGNMENT.match(self.shell.text, raw.start, raw.end)
+
+    def _with(self, assignments: list[RawWord]) -> Scope:
+        """The scope of one command with assignments before it."""
+        scope = self.shell.scope
+        if not assignments:
+            return scope
+        self.shell.scope = scope.copy()
+        for raw in assignments:
+            self._assign(raw, True)
+        inner, self.shell.scope = self.shell.scope, scope
+        return inner
+
+    def start(
+        self, words: list[Word], origin: Origin, conditional: bool, depth: int, scope: Scope
+    ) -> None:
+        """A command with its words: a script in it is read instead of it."""
+        argv = tuple(self.shell.text_of(word) for word in words)
+        name = argv[0].value or ""
+        if self.calls < MAX_CALLS and (
+            self._eval(name, words, conditional, depth, scope)
+            or self._nested(words, argv, conditional, depth, scope)
+        ):
+            return
+        self._found(Command(argv, scope.texts(), scope.exported(), origin, conditional))
+        if name in self.functions:
+            self._enter(name, Arguments(argv[1:]), scope, depth)
+        else:
+            self._take_effect(name, argv)
+
+    def _found(self, command: Command) -> None:
+        if len(self.run.found) >= MAX_COMMANDS:
+            raise WorkError
+        self.run.work.spend(len(command.env))
+        self.run.found.append(command)
+
+    def _take_effect(self, name: str, argv: tuple[Text, ...]) -> None:
+        """What a builtin does to variables and arguments."""
+        scope = self.shell.scope
+        values = [text.value or "" for text in argv]
+        if name in SETTERS or (name == "printf" and values[1:2] == ["-v"]):
+            named = values[2:3] if name == "printf" else values[1:]
+            for at, value in enumerate(named):
+                if _NAME.fullmatch(value):
+                    scope.forget(value, f"by {name}", argv[at + 1].origin)
+        elif name == "unset":
+            for value in values[1:]:
+                scope.variables.pop(value, None)
+        elif name == "shift":
+            count = values[1] if len(values) > 1 else "1"
+            known = re.fullmatch(r"[0-9]{1,4}", count)
+            lost = replace(scope.arguments, lost="the arguments are not known after shift")
+            scope.arguments = scope.arguments.shift(int(count)) if known else lost
+        elif name == "set" and "--" in values:
+            scope.arguments = Arguments(argv[values.index("--") + 1 :])
+        elif name in ("source", ".") and len(argv) > 1:
+            scope.sourced = argv[1].value or "a sourced file"
+
+    # assignments -------------------------------------------------------------------------------
+
+    def _declare(self, words: list[RawWord]) -> None:
+        """`export`, `declare` and the like: assignments, options and names."""
+        kind = self._written(words[0])
+        exported = kind == "export"
+        for raw in words[1:]:
+            if found := self._assignment(raw):
+                self._localize(kind, found[1])
+                self._assign(raw, exported)
+                continue
+            for text in self.shell.texts(raw):
+                value = text.value or ""
+                if value.startswith(("-", "+")):
+                    exported = exported or (value[0] == "-" and "x" in value)
+                else:
+                    self._declare_text(kind, text, value, exported)
+
+    def _declare_text(self, kind: str, text: Text, value: str, exported: bool) -> None:
+        """A word such as `"A=b"`, or a name alone."""
+        scope, name = self.shell.scope, value.partition("=")[0]
+        if not _NAME.fullmatch(name):
+            return
+        local = self._localize(kind, name)
+        if "=" in value:
+            scope.assign(name, text.part(len(name) + 1), exported)
+        elif local:
+            scope.assign(name, Text(Mapped("", [], []), text.origin))
+        elif name in scope.variables:
+            scope.assign(name, scope.variables[name].value, exported)
+
+    def _localize(self, kind: str, name: str) -> bool:
+        if self.local is None or kind not in _LOCAL:
+            return False
+        self.local.add(name)
+        return True
+
+    def _assign(self, raw: RawWord, exported: bool) -> None:
+        found = self._assignment(raw)
+        assert found is not None
+        name, index, plus = found.groups()
+        scope, origin = self.shell.scope, self.shell.origin(found.end(), raw.end)
+        old = scope.variables.get(name) if plus else None
+        if index:
+            scope.forget(name, "one element at a time", origin)
+        elif raw.items is None:
+            value = self.shell.value(found.end(), raw.end)
+            scope.assign(name, self._appended(name, old, value) if plus else value, exported)
+        elif any(self.shell.text[item.start] == "[" for item in raw.items):
+            scope.forget(name, "by keys", origin)
+        else:
+            items = [text for item in raw.items for text in self.shell.texts(item)]
+            scope.assign(name, (*_elements(old), *items), exported)
+
+    def _appended(self, name: str, old: Variable | None, added: Text) -> Text:
+        """The value after `name+=...`."""
+        if old is None:
+            unset = f"{name} is not set in the environment"
+            return replace(added, assumes=added.assumes | {unset})
+        before = old.value
+        if not isinstance(before, Text):
+            return Text.unknown(added.origin, f"{name} is set one element at a time")
+        used = [defined(before), added]
+        if before.mapped is None or added.mapped is None:
+            reason = before.reason or added.reason or f"{name} is not known"
+            return Text.unknown(added.origin, reason, related=related(used))
+        self.run.work.spend(len(before.mapped) + len(added.mapped))
+        first = before.mapped
+        if before.origin.file != self.shell.file:
+            first = Mapped.all_at(first.text, added.origin.span)
+        mapped = replace(joined([first, added.mapped]), literal=False)
+        return Text(mapped, added.origin, None, related(used), None, assumed(used))
+
+    # scripts in commands -----------------------------------------------------------------------
+
+    def _eval(
+        self, name: str, words: list[Word], conditional: bool, depth: int, scope: Scope
+    ) -> bool:
+        """Read the words of `eval` as a script in the same scope."""
+        if name != "eval" or not _any_known(words[1:]):
+            return False
+        script, holes = self._script(words[1:])
+        scope.variables.update(holes)
+        scope.holes |= holes.keys()
+        reader = Reader(self.run, script, self.shell.file, scope, self.calls + 1)
+        reader.read(conditional, depth)
+        scope.holes -= holes.keys()
+        for hole in holes:
+            scope.variables.pop(hole, None)
+        return True
+
+    def _nested(
+        self,
+        words: list[Word],
+        argv: tuple[Text, ...],
+        conditional: bool,
+        depth: int,
+        scope: Scope,
+    ) -> bool:
+        """Read the script of `bash -c script name args` in a scope of its own."""
+        found = nested(argv)
+        if found is None or not _any_known([words[found.script]]):
+            return False
+        script, variables = self._script([words[found.script]])
+        holes = frozenset(variables)
+        environment = {n: v for n, v in scope.variables.items() if v.exported}
+        added = {name: Variable(text, True) for name, text in found.env.items()}
+        rest = argv[found.script + 1 :]
+        name = rest[0] if rest and not rest[0].many else None
+        arguments = Arguments(rest[1:] if name else rest)
+        whole = words[found.script].pieces[0].whole
+        file = whole.origin.file if whole else self.shell.file
+        inner = Scope({**environment, **added, **variables}, arguments, name, None, holes)
+        Reader(self.run, script, file, inner, self.calls + 1).read(conditional, depth)
+        return True
+
+    def _script(self, words: Sequence[Word]) -> tuple[Mapped, dict[str, Variable]]:
+        """Words as one text; what is not known becomes a variable in it."""
+        parts: list[Mapped] = []
+        holes: dict[str, Variable] = {}
+        for word in words:
+            if parts:
+                end = parts[-1].ends[-1] if parts[-1].text else 0
+                parts.append(Mapped(" ", [end], [end], literal=False))
+            for piece in word.pieces:
+                mapped = self._characters(piece)
+                if mapped is None:
+                    name = f"__unknown_{self.run.holes}__"
+                    self.run.holes += 1
+                    origin = self._origin(piece)
+                    text = Text.unknown(origin, piece.reason, related=piece.related)
+                    holes[name] = Variable(text)
+                    mapped = Mapped.all_at(f"${{{name}}}", origin.span)
+                parts.append(mapped)
+        return joined(parts), holes
+
+    def _characters(self, piece: Piece) -> Mapped | None:
+        whole = piece.whole
+        if whole is not None and whole.origin.file == self.shell.file:
+            return whole.mapped
+        return piece.mapped
+
+    def _origin(self, piece: Piece) -> Origin:
+        return piece.whole.origin if piece.whole else self.shell.origin(piece.start, piece.end)
+
+
+def _any_known(words: Sequence[Word]) -> bool:
+    return any(piece.mapped is not None for word in words for piece in word.pieces)
+
+
+def _place(variable: Variable) -> Origin | None:
+    if isinstance(variable.value, Text):
+        return variable.value.origin
+    return variable.value[0].origin if variable.value else None
+
+
+def _elements(old: Variable | None) -> tuple[Text, ...]:
+    """The elements that `name+=(...)` adds to."""
+    if old is None:
+        return ()
+    if not isinstance(old.value, Text):
+        return old.value
+    return (old.value if old.value.mapped else replace(old.value, many=True),)

@@ -1,0 +1,186 @@
+"""What shell text is read with: variables, arguments, pieces of words, and a bound on the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from shardlint.known import Text
+from shardlint.source import Mapped, Origin, Span
+
+MAX_RELATED = 16
+"""Places of definitions that one word keeps."""
+
+
+class WorkError(Exception):
+    """The script asks for more work than any real one."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What may still be done, in characters read or written."""
+
+    left: int
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise WorkError
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable in force; an array has the texts of its elements."""
+
+    value: Text | tuple[Text, ...]
+    exported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The positional parameters: `words` is None where nobody knows the caller.
+
+    `lost` says why nothing is known of them any more.
+    """
+
+    words: tuple[Text, ...] | None = None
+    shifted: int = 0
+    lost: str | None = None
+
+    def shift(self, count: int) -> Arguments:
+        if self.words is None:
+            return replace(self, shifted=self.shifted + count)
+        if any(word.many for word in self.words[:count]):
+            return replace(self, lost="the arguments are not known after shift")
+        return replace(self, words=self.words[count:], shifted=self.shifted + count)
+
+
+@dataclass(slots=True)
+class Scope:
+    """What a command sees: variables, arguments, `$0`, and the file that was sourced before it.
+
+    `holes` are variables that stand for unknown parts of the text itself.
+    """
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    arguments: Arguments = Arguments()
+    name: Text | None = None
+    sourced: str | None = None
+    holes: frozenset[str] = frozenset()
+
+    def copy(self) -> Scope:
+        return replace(self, variables=dict(self.variables))
+
+    def assign(self, name: str, value: Text | tuple[Text, ...], exported: bool = False) -> None:
+        """Set a variable; one that was exported stays so."""
+        old = self.variables.get(name)
+        self.variables[name] = Variable(value, exported or (old is not None and old.exported))
+
+    def forget(self, name: str, how: str, origin: Origin) -> None:
+        """From here on the variable has a value that is not known."""
+        self.assign(name, Text.unknown(origin, f"{name} is set {how}"))
+
+    def texts(self) -> dict[str, Text]:
+        """The variables that can be in an environment: no arrays."""
+        return {
+            name: variable.value
+            for name, variable in self.variables.items()
+            if isinstance(variable.value, Text) and name not in self.holes
+        }
+
+    def exported(self) -> frozenset[str]:
+        return frozenset(name for name, variable in self.variables.items() if variable.exported)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """There is no value: it is unset if `reason` is None or `assumption` holds, else unknown."""
+
+    reason: str | None = None
+    assumption: str | None = None
+    related: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Characters of one word from one place: written there, or from one expansion.
+
+    `home` is the one place to edit if the piece is the whole word; `whole` a text that stands for
+    the word as it is; `many` says that an unknown piece may be several words when it stands alone,
+    `listed` that it may be so in any company.
+    """
+
+    mapped: Mapped | None
+    quoted: bool
+    start: int
+    end: int
+    literal: bool = False
+    reason: str = ""
+    related: tuple[Origin, ...] = ()
+    assumes: frozenset[str] = frozenset()
+    home: Origin | None = None
+    whole: Text | None = None
+    many: bool = False
+    listed: bool = False
+
+
+class Word(NamedTuple):
+    """One word after splitting, and the offsets of its token."""
+
+    pieces: tuple[Piece, ...]
+    start: int
+    end: int
+
+
+def word_of(text: Text) -> Word:
+    """A word that was read elsewhere."""
+    piece = Piece(
+        text.mapped, True, 0, 0, reason=text.reason or "unresolved", related=text.related,
+        assumes=text.assumes, whole=text, many=text.many, listed=text.many,
+    )  # fmt: skip
+    return Word((piece,), 0, 0)
+
+
+def joined(parts: Sequence[Mapped]) -> Mapped:
+    if len(parts) == 1:
+        return parts[0]
+    return Mapped(
+        "".join(part.text for part in parts),
+        [start for part in parts for start in part.starts],
+        [end for part in parts for end in part.ends],
+        all(part.literal for part in parts),
+    )
+
+
+def one_run(mapped: Mapped, start: int, end: int) -> Span | None:
+    """The source span of some characters that stand there next to each other, each as itself."""
+    if start >= end:
+        return None
+    begins, stops = mapped.starts[start:end], mapped.ends[start:end]
+    if not isinstance(begins, range):
+        chained = all(stop == begin for stop, begin in zip(stops, begins[1:], strict=False))
+        if not chained or any(e - b != 1 for b, e in zip(begins, stops, strict=True)):
+            return None
+    return Span(begins[0], stops[-1])
+
+
+def home(given: Text, start: int, end: int) -> Origin | None:
+    """The one place to edit so that these characters of a variable's value change."""
+    assert given.mapped is not None
+    if run := one_run(given.mapped, start, end):
+        return Origin(given.origin.file, run)
+    return given.definition if (start, end) == (0, len(given.mapped)) else None
+
+
+def defined(value: Text) -> Text:
+    """A variable's value as seen from where the variable is used."""
+    return replace(value, related=(value.origin, *value.related))
+
+
+def related(used: Iterable[Text | Piece]) -> tuple[Origin, ...]:
+    return tuple(dict.fromkeys(o for item in used for o in item.related))[:MAX_RELATED]
+
+
+def assumed(used: Iterable[Text | Piece]) -> frozenset[str]:
+    return frozenset[str]().union(*(item.assumes for item in used))

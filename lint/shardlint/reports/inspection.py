@@ -1,0 +1,223 @@
+"""What was read: `shardlint inspect`, as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from shardlint.known import Known
+from shardlint.plan import Engine, Ranks, Router, ServingPlan
+from shardlint.project import Project
+
+FIELDS = {
+    "model": "model", "tp": "layout.tp", "pp": "layout.pp", "dp": "layout.dp", "ep": "layout.ep",
+    "gpus_per_pod": "placement.gpus_per_pod", "nodes": "placement.pods_per_group",
+    "replicas": "fleet.replicas", "gpu_type": "placement.gpu_label",
+    "max_model_len": "memory.max_model_len", "quantization": "memory.quantization",
+    "kv_cache_dtype": "memory.kv_cache_dtype", "gpu_memory_utilization": "memory.budget.share",
+    "dp_local": "layout.dp_local", "dcp": "layout.dcp", "pcp": "layout.pcp",
+    "attention_dp": "layout.attention_dp", "nnodes": "layout.nnodes", "moe_tp": "layout.moe_tp",
+    "max_replicas": "fleet.max_replicas", "max_num_seqs": "memory.max_num_seqs",
+    "max_num_batched_tokens": "memory.max_num_batched_tokens",
+    "enforce_eager": "memory.enforce_eager", "block_size": "memory.block_size",
+    "shm_bytes": "placement.shm_bytes", "kv_budget": "memory.budget.bytes",
+}  # fmt: skip
+"""Fields of the JSON and the facts of a plan behind them."""
+
+REPLICATED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "compose"})
+
+
+def as_json(project: Project, origins: bool = False) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "plans": [_plan(plan, project, origins) for plan in project.plans],
+        "routers": [_router(router) for router in project.routers],
+    }
+
+
+def write_json(project: Project, out: TextIO, origins: bool = False) -> None:
+    json.dump(as_json(project, origins), out, indent=2, ensure_ascii=True)
+    out.write("\n")
+
+
+def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
+    engine = project.setup.engine(plan.engine)
+    ranks = plan_ranks(plan, engine)
+    replicas = _effective(plan, "replicas").only
+    record: dict[str, Any] = {
+        "id": plan.id,
+        "name": plan.name,
+        "kind": plan.kind,
+        "file": plan.file,
+        "role": plan.role,
+        "group": None,
+        "stated": {
+            "engine": plan.engine,
+            "engine_version": plan.tag.only,
+            **{name: _stated(plan.fact(path)) for name, path in FIELDS.items()},
+        },
+        "effective": {
+            "engine": plan.engine,
+            "engine_version": _scalar(plan.versions.map(str)),
+            **{name: _scalar(_effective(plan, name)) for name in FIELDS},
+        },
+        "gpus_per_replica": ranks.gpus if ranks else None,
+        "gpus_total": ranks.gpus * replicas if ranks and replicas is not None else None,
+        "ranks": _ranks(ranks),
+        "routing": _routing(plan, project),
+        "unknown": [{"field": item.field, "reason": item.reason} for item in plan.unknowns],
+    }
+    if origins:
+        record["origins"] = dict(_origins(plan, project))
+    return record
+
+
+def _stated(fact: Known[Any]) -> Any:
+    """The value that a file states, null without one."""
+    return fact.only if fact.is_known and fact.how == "stated" else None
+
+
+def _scalar(fact: Known[Any]) -> Any:
+    values = fact.values
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else {"any_of": list(values)}
+
+
+def _effective(plan: ServingPlan, name: str) -> Known[Any]:
+    """The value that counts: stated, else derived or the engine's default."""
+    path = FIELDS[name]
+    if path.startswith("layout."):
+        fact: Known[Any] = getattr(plan.effective, path.removeprefix("layout."))
+        return fact.map(lambda value: value or None) if name == "moe_tp" else fact
+    fact = plan.fact(path)
+    if name == "replicas":
+        return fact.or_default(Known.of(1, how="defaulted"))
+    return fact
+
+
+def plan_ranks(plan: ServingPlan, engine: Engine | None) -> Ranks | None:
+    """The ranks of a plan whose layout is decided."""
+    layout = plan.effective.world().only if engine is not None and engine.checked else None
+    if layout is None or engine is None:
+        return None
+    return engine.ranks(layout, plan.model_facts.only, plan.placement.devices.only)
+
+
+def _ranks(ranks: Ranks | None) -> dict[str, Any] | None:
+    if ranks is None:
+        return None
+    return {
+        "world_size": ranks.world_size, "engines": ranks.engines,
+        "attention_tp": ranks.attention_tp, "attention_dp": ranks.attention_dp,
+        "moe_tp": ranks.moe_tp, "ep": ranks.ep, "pp": ranks.pp, "kv_copies": ranks.kv_copies,
+        "coupled_ranks": ranks.coupled,
+    }  # fmt: skip
+
+
+def _awareness(router: Router) -> list[str]:
+    return sorted(router.awareness) or ["blind"]
+
+
+def _routing(plan: ServingPlan, project: Project) -> dict[str, Any] | None:
+    for router in project.routers:
+        if plan.id in router.backends:
+            return {
+                "policy": router.policy.only,
+                "explicit": router.explicit,
+                "awareness": _awareness(router),
+                "router": router.id,
+            }
+    return None
+
+
+def _router(router: Router) -> dict[str, Any]:
+    return {
+        "file": router.file,
+        "kind": router.kind,
+        "policy": router.policy.only,
+        "explicit": router.explicit,
+        "awareness": _awareness(router),
+    }
+
+
+def _origins(plan: ServingPlan, project: Project) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in FIELDS:
+        fact = _effective(plan, name)
+        origin = fact.origin
+        if not fact.is_known or origin is None or origin.file not in project.sources:
+            continue
+        place = project.sources[origin.file].position(origin.span.start)
+        yield name, {
+            "file": origin.file, "line": place.line, "column": place.column, "how": fact.how,
+        }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- text
+
+
+def write_text(project: Project, out: TextIO) -> None:
+    """A short tree for each plan, then what was not read."""
+    for plan in project.plans:
+        out.write("\n".join(_lines(plan, project)) + "\n\n")
+    for name, reason in project.skipped:
+        out.write(f"{name}: skipped, {reason}\n")
+    count = len(project.plans)
+    out.write(f"{count} {'plan' if count == 1 else 'plans'} in {len(project.readings)} files\n")
+
+
+def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
+    place = project.sources[plan.file].position(plan.origin.span.start)
+    engine = project.setup.engine(plan.engine)
+    ranks = plan_ranks(plan, engine)
+    label = engine.label if engine is not None else plan.engine
+    yield f"{plan.name} ({plan.kind}) {plan.file}:{place.line}"
+    releases = " or ".join(str(item) for item in plan.versions.values)
+    yield f"  engine    {label} {releases}".rstrip()
+    yield f"  model     {_model(plan)}"
+    if ranks is not None:
+        yield f"  layout    {_product(plan, ranks)}"
+        yield from _fleet(plan, ranks)
+    devices = plan.placement.devices
+    gpu = plan.placement.gpu_label.only
+    yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
+        f" × {gpu}" if gpu else ""
+    )
+    for item in plan.unknowns:
+        yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _model(plan: ServingPlan) -> str:
+    name = plan.model.only or plan.model.reason or "not stated"
+    facts = plan.model_facts.only
+    if facts is None:
+        return f"{name} ({plan.model_facts.reason})" if plan.model.is_known else str(name)
+    parts = [f"{facts.attention_heads} heads" if facts.attention_heads else ""]
+    latent = "a latent KV cache"
+    parts.append(latent if facts.mla else f"{facts.kv_heads} KV heads" if facts.kv_heads else "")
+    parts.append(f"{facts.num_layers} layers" if facts.num_layers else "")
+    parts.append(f"{facts.num_experts} experts" if facts.moe else "")
+    return f"{name} ({', '.join(part for part in parts if part)})"
+
+
+def _product(plan: ServingPlan, ranks: Ranks) -> str:
+    """The GPU product written out: "4 independent engines × (TP 8 × PP 2) = 64 GPUs"."""
+    layout = plan.effective.world().only
+    assert layout is not None
+    inside = f"TP {layout.tp} × PP {layout.pp}" + (
+        f" × PCP {layout.pcp}" if layout.pcp > 1 else ""
+    )
+    gpus = f"{ranks.gpus} {'GPU' if ranks.gpus == 1 else 'GPUs'}"
+    if ranks.engines == 1:
+        return f"{inside} = {gpus}"
+    kind = "coupled engines" if ranks.coupled > 1 else "independent engines"
+    lost = f"one lost GPU stops {ranks.world_size * max(1, ranks.coupled)} of {ranks.gpus}"
+    product = f"TP {layout.tp} × PP {layout.pp} × DP {layout.dp} = {gpus}"
+    return f"{product}: {ranks.engines} {kind} × ({inside}); {lost}"
+
+
+def _fleet(plan: ServingPlan, ranks: Ranks) -> Iterator[str]:
+    replicas = plan.fleet.replicas.only
+    if replicas is not None and replicas != 1:
+        yield f"  fleet     {replicas} replicas × {ranks.gpus} GPUs = {replicas * ranks.gpus} GPUs"

@@ -1,0 +1,85 @@
+"""Real misconfigurations: what must be found, on which line, and what must not be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHARED
+from harness import plugins
+from ruamel.yaml import YAML
+
+from evidence import scoring
+
+FORMS = ("k8s", "k8s-fragment", "compose", "shell")
+CLASSES = ("heads", "kv-heads", "gpu-product")
+
+OWED = {
+    "kv-mimo-v2-flash-fp8-tp8": "an exception of one architecture before 0.30",
+    "gpu-deepseek-v3-pp2-2x1gpu": "weights-do-not-fit: the memory model",
+    "gpu-docker-model-runner-ws1": "weights-do-not-fit: the memory model",
+    "kv-llama-tp4-pcp2-dcp2": "dcp-invalid: all constraints of vLLM",
+    "kv-llama70b-tp8-dcp2": "dcp-invalid: all constraints of vLLM",
+}
+"""Cases that need a rule or a fact that is not built; what is built must hold on them too."""
+
+
+@cache
+def _cases() -> tuple[Mapping[str, Any], ...]:
+    path = SHARED / "cases" / "cases.yaml"
+    if not path.is_file():
+        return ()
+    return tuple(YAML(typ="safe").load(path.read_text(encoding="utf-8"))["cases"])
+
+
+def _chosen() -> list[Mapping[str, Any]]:
+    """Cases of the forms that are built, for vLLM alone."""
+    return [
+        case
+        for case in _cases()
+        if case["engine"] == "vllm" and case["input"]["kind"] in FORMS and not case.get("optional")
+    ]
+
+
+@cache
+def _rule_names() -> frozenset[str]:
+    return frozenset(rule.name for rule in plugins().rules())
+
+
+@pytest.mark.parametrize("case", _chosen(), ids=lambda case: case["id"])
+def test_nothing_forbidden_is_said_of_a_case(case: Mapping[str, Any], shared: Path) -> None:
+    """Every class: what is not built yet must at least be silent."""
+    assert shared.is_dir()
+    assert scoring.forbidden(case, scoring.result_of(case)) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in _chosen() if case["class"] in CLASSES and case["polarity"] == "positive"],
+    ids=lambda case: case["id"],
+)
+def test_a_positive_case_is_met(case: Mapping[str, Any], shared: Path) -> None:
+    assert shared.is_dir()
+    result = scoring.result_of(case)
+    missing = scoring.missed(case, result, _rule_names())
+    if case["id"] in OWED and "exception" in OWED[case["id"]]:
+        pytest.skip(OWED[case["id"]])
+    assert missing == []
+
+
+@pytest.mark.parametrize("case", _chosen(), ids=lambda case: case["id"])
+def test_no_fix_that_a_case_rejects_is_offered(case: Mapping[str, Any], shared: Path) -> None:
+    assert shared.is_dir()
+    assert scoring.rejected(case, scoring.result_of(case)) == []
+
+
+def test_every_case_that_is_owed_still_needs_what_is_missing(shared: Path) -> None:
+    """The list shrinks: a case whose rules are all there has to leave it."""
+    assert shared.is_dir()
+    names = _rule_names()
+    for case in _cases():
+        if case["id"] in OWED and "exception" not in OWED[case["id"]]:
+            assert any(row["finding"] not in names for row in case["expect"]["findings"])

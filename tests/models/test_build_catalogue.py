@@ -1,0 +1,160 @@
+"""The catalogue file is made from the shared facts, and how far it agrees with them."""
+# ruff: noqa: SIM300 - expected values stand on the left
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from shardlint.models.catalogue import DATA, Catalogue, from_folder
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "build_catalogue.py"
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_catalogue", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+BUILD = script()
+
+
+@pytest.fixture(scope="module")
+def built(shared: Path) -> tuple[dict[str, Any], Any]:
+    catalogue, agreement = BUILD.built(shared / "models")
+    return catalogue, agreement
+
+
+def test_every_config_is_read(built: tuple[dict[str, Any], Any]) -> None:
+    assert (904, 0) == (
+        len(built[0]["models"]),
+        built[0]["generated_from"]["left_out"],
+    )
+
+
+def test_file_is_up_to_date(built: tuple[dict[str, Any], Any]) -> None:
+    assert DATA.read_text(encoding="utf-8") == BUILD.written(built[0])
+
+
+def test_no_difference_is_left_unexplained(built: tuple[dict[str, Any], Any]) -> None:
+    assert {} == built[1].unexplained
+
+
+@pytest.mark.parametrize(
+    ("field", "same", "total"),
+    [
+        ("model_type", 904, 904),
+        ("num_layers", 904, 904),
+        ("hidden_size", 904, 904),
+        ("vocab_size", 904, 904),
+        ("attention_heads", 902, 903),
+        ("kv_heads", 898, 903),
+        ("head_dim", 865, 903),
+        ("intermediate_size", 833, 843),
+        ("num_experts", 210, 210),
+        ("experts_per_token", 210, 210),
+        ("moe_intermediate_size", 210, 210),
+        ("kv_lora_rank", 54, 54),
+        ("full_bytes_per_token", 873, 897),
+        ("sliding_bytes_per_token", 892, 897),
+        ("max_position_embeddings", 820, 820),
+        ("tie_word_embeddings", 896, 904),
+        ("torch_dtype", 325, 325),
+        ("vision_tower", 898, 904),
+        ("quantization.method", 308, 308),
+    ],
+)
+def test_fields_agree_with_the_index(
+    built: tuple[dict[str, Any], Any], field: str, same: int, total: int
+) -> None:
+    agreement = built[1]
+    assert (same, total) == (agreement.same[field], agreement.total[field])
+    assert same >= 0.95 * total
+
+
+def test_reasons_are_counted(built: tuple[dict[str, Any], Any]) -> None:
+    reasons = [
+        reason for record in built[0]["models"].values() for reason in record.get("assumed", ())
+    ]
+    assert (72, 14) == (
+        reasons.count("shape inferred"),
+        reasons.count("parameter count differs from the published one"),
+    )
+
+
+def entry(**keys: Any) -> dict[str, Any]:
+    return {"provenance": {"kind": "config.json"}, **keys}
+
+
+def count(error: float, exact: bool = True) -> dict[str, Any]:
+    return {"exact": exact, "rel_err": error}
+
+
+def test_count_that_is_far_off_is_a_reason() -> None:
+    assert ("parameter count differs from the published one",) == BUILD.assumptions(
+        entry(published=count(-0.0098))
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"published": count(0.5, exact=False)},
+        {"published": count(1e-5)},
+        {"published": count(-6e-5), "quantization": {"method": "fp8"}},
+        {"published": count(-0.03), "quantization": {"method": "modelopt", "group_size": 16}},
+    ],
+    ids=["no count", "not exact", "buffers", "scales of blocks", "scales of groups"],
+)
+def test_count_that_is_explained_is_no_reason(keys: dict[str, Any]) -> None:
+    assert () == BUILD.assumptions(entry(**keys))
+
+
+def test_difference_that_nothing_explains_leaves_an_entry_out() -> None:
+    agreement = BUILD.Agreement()
+    facts = BUILD.config_facts({"num_hidden_layers": 4}, "org/name")
+    assert not agreement.add(facts, entry(num_layers=5), {})
+    assert {"org/name": ["num_layers: 4, index 5"]} == agreement.unexplained
+
+
+# ------------------------------------------------------------------- what the engine itself read
+
+
+def verdicts(shared: Path) -> dict[str, dict[str, Any]]:
+    lines = (shared / "evidence" / "vllm_oracle.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return {row["model"]: row for row in rows if row.get("heads")}
+
+
+def test_configs_are_read_as_the_engine_reads_them(shared: Path) -> None:
+    differing = []
+    for model, row in verdicts(shared).items():
+        name = model.replace("/", "--") if ":" not in model else "ipex--" + model.rsplit("/")[-1]
+        read = from_folder(shared / "evidence" / "oracle_models" / name)
+        assert read is not None
+        ours = (read.attention_heads, read.kv_heads, read.num_experts, read.architecture)
+        if ours != (row["heads"], row["kv_heads"], row["experts"] or None, row["arch"]):
+            differing.append(model)
+    assert [] == differing
+
+
+def test_catalogue_has_the_heads_that_the_engine_read(shared: Path) -> None:
+    known = Catalogue()
+    differing = [
+        model
+        for model, row in verdicts(shared).items()
+        if (read := known.lookup(model)) is not None
+        and (read.attention_heads, read.kv_heads) != (row["heads"], row["kv_heads"])
+    ]
+    assert [] == differing
