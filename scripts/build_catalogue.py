@@ -21,7 +21,8 @@ from shardlint.models.config_json import facts_from_config
 from shardlint.models.entries import SCHEMA_VERSION, packed
 from shardlint.plan import ModelFacts
 
-INFERRED_SHAPES = ("inferred", "inferred-count-exact")
+INFERRED_SHAPES = ("inferred",)
+CONFIRMED = Path(__file__).with_name("confirmed_shapes.json")
 SHAPE_INFERRED = "shape inferred"
 COUNT_DIFFERS = "parameter count differs from the published one"
 TOLERANCE = 1e-4
@@ -235,7 +236,14 @@ def completed(facts: ModelFacts, entry: Entry, decided: Mapping[str, str]) -> Mo
         params_active=computed["active"],
         provenance=entry["provenance"]["kind"],
         assumed=assumptions(entry),
+        confirmed=confirmed(facts),
     )
+
+
+def confirmed(facts: ModelFacts) -> tuple[str, ...]:
+    """Fields of an inferred shape that a second source gives the same value."""
+    second = json.loads(CONFIRMED.read_text(encoding="utf-8"))["models"].get(facts.id, {})
+    return tuple(name for name, value in second.items() if getattr(facts, name) == value)
 
 
 def record(facts: ModelFacts, entry: Entry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ SHARED = Path(os.environ.get("SHARDLINT_SHARED", Path(__file__).parents[2] / "sh
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with corpus, cases, models and schemas; tests are skipped only when it is absent."""
+    """The folder with corpus, cases, models and schemas; without it tests are skipped."""
     if not SHARED.is_dir():
         pytest.skip("the shared evidence folder is not beside this checkout")
     return SHARED

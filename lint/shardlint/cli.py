@@ -42,7 +42,7 @@ def main() -> None:
 # ------------------------------------------------------------------------------------ options
 
 
-def options(*items: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def options(*items: Callable[[Any], Any]) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for item in reversed(items):
             command = item(command)
@@ -205,7 +205,7 @@ def _project(setup: Setup, paths: tuple[str, ...], stdin_filename: str) -> Proje
         return Project.discover(setup, paths or (".",))
     if len(paths) > 1:
         raise Failure("standard input (-) cannot be linted beside files")
-    data = click.get_binary_stream("stdin").read()
+    data = sys.stdin.buffer.read()
     return Project(setup, {stdin_filename: read_bytes(setup, stdin_filename, data)})
 
 
@@ -214,20 +214,30 @@ def _project(setup: Setup, paths: tuple[str, ...], stdin_filename: str) -> Proje
 
 @main.command()
 @click.argument("paths", nargs=-1)
-@click.option("--format", "report", default="text", metavar="NAME",
-              help="text, concise, json, github, sarif, lsp, or a plugin's.")
+@click.option(
+    "--format",
+    "report",
+    default="text",
+    metavar="NAME",
+    help="text, concise, json, github, sarif, lsp, or a plugin's.",
+)
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Apply all fixes; they change the layout.")
-@click.option("--diff", "show_diff", is_flag=True, help="Show what fixes would change, write nothing.")
+@click.option(
+    "--diff", "show_diff", is_flag=True, help="Show what fixes would change, write nothing."
+)
 @selection_options
-@click.option("--fail-on", type=click.Choice(["error", "warning", "info"]),
-              help="Least severity that makes exit code 1 (default: error).")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    help="Least severity that makes exit code 1 (default: error).",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 @click.option("--strict-unknown", is_flag=True, help="Exit 1 if a rule could not be decided.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("--output-file", type=click.Path(dir_okay=False), help="Write the report there.")
 @world_options
-def check(paths: tuple[str, ...], **given: Any) -> None:  # fmt: skip
+def check(paths: tuple[str, ...], **given: Any) -> None:
     """Lint serving manifests: files, folders, or - for standard input.
 
     Exit code 0: nothing as bad as --fail-on; 1: findings; 2: shardlint could not do its work.

@@ -1,8 +1,8 @@
 """From a repair to edits, and from edits to files that were read and linted again.
 
-A fix is the smallest change of layout that no constraint of the engine refuses: the same GPUs first,
-then fewer. Its edits come from the plan's Sites, all or none. Nothing is kept that does not clear its
-finding, that finds a new error, or that changes another fact than it says.
+A fix is the smallest change of layout that no constraint of the engine refuses: the same GPUs
+first, then fewer. Its edits come from the plan's Sites, all or none. Nothing is kept that does not
+clear its finding, that finds a new error, or that changes another fact than it says.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from shardlint.plan import Layout, ModelFacts, Refusal, ServingPlan
 from shardlint.plugins import Applicability, Finding, Fix, Result, World
 from shardlint.project import Project
 from shardlint.source import Edit, EditConflict, apply
+
+NO_NEWLINE = "\\ No newline at end of file\n"
 
 MOST_ROUNDS = 20
 """Fixes applied one after another, each to the texts that the last one left."""
@@ -173,6 +175,8 @@ def _estimate(world: World, after: Layout) -> dict[str, dict[str, int]]:
     size = world.engine.dtype_bytes(world.plan, model) if model is not None else None
     if model is None or size is None or not model.kv_groups or after.tp == world.layout.tp:
         return {}
+    if any(not group.fits(world.layout.tp) for group in model.kv_groups):
+        return {}  # nothing is stored by a layout that cannot share the heads out
     before = _kv_bytes(model, world.layout.tp, size)
     return {
         "kv_bytes_per_token_per_gpu": {"before": before, "after": _kv_bytes(model, after.tp, size)}
@@ -212,9 +216,7 @@ def apply_fixes(project: Project, unsafe: bool) -> Outcome:
         finding, fix, project, result = step
         applied.append((finding, fix))
         changed |= {edit.file for edit in fix.edits}
-    return Outcome(
-        project, result, tuple(applied), tuple(refused.values()), frozenset(changed)
-    )
+    return Outcome(project, result, tuple(applied), tuple(refused.values()), frozenset(changed))
 
 
 def _step(
@@ -324,8 +326,8 @@ def diff(before: Project, after: Project, names: Iterable[str]) -> str:
     for name in sorted(names):
         old, new = (_lines(project.sources[name].text) for project in (before, after))
         short = name.lstrip("/")
-        for line in difflib.unified_diff(old, new, f"a/{short}", f"b/{short}"):
-            parts.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+        lines = difflib.unified_diff(old, new, f"a/{short}", f"b/{short}")
+        parts += [line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}" for line in lines]
     return "".join(parts)
 
 

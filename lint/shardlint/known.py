@@ -95,9 +95,7 @@ class Known(Generic[T]):
 
     def map(self, function: Callable[[T], U], how: How | None = None) -> Known[U]:
         cases = tuple(Case(function(case.value), case.given) for case in self.cases)
-        return Known(
-            cases, self.reason, self.origin, self.related, self.assumes, how or self.how
-        )
+        return Known(cases, self.reason, self.origin, self.related, self.assumes, how or self.how)
 
     def or_default(self, default: Known[T]) -> Known[T]:
         """`default` where nothing is stated; an unknown value stays unknown."""
@@ -244,6 +242,4 @@ class Text:
     def known(self) -> Known[str]:
         if self.mapped is None:
             return Known.unknown(self.reason or "unresolved", self.origin, self.related)
-        return Known.of(
-            self.mapped.text, self.place, related=self.related, assumes=self.assumes
-        )
+        return Known.of(self.mapped.text, self.place, related=self.related, assumes=self.assumes)

@@ -1,7 +1,7 @@
 """Run rules over a project: bind what they need, judge every world, suppress, order.
 
-A rule's `check` sees plain values of one world. Here its findings in all worlds are put together: one
-that does not hold in every world, or that rests on an assumption, is no error but a warning.
+A rule's `check` sees plain values of one world. Here its findings in all worlds are put together:
+one that does not hold in every world, or that rests on an assumption, is no error but a warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from shardlint.known import MAX_WORLDS, Case, Known, worlds
 from shardlint.plan import Engine, Layout, Router, ServingPlan
 from shardlint.plugins import (
     BrokenPlugin,
-    ConstraintRule,
     Finding,
     Found,
     Related,
@@ -90,9 +89,7 @@ def lint(project: Project) -> Run:
 
 
 def is_selected(rule: type[Rule], settings: Settings) -> bool:
-    return selected(
-        rule.id, rule.name, settings.select, settings.ignore, enabled=rule.enabled
-    )
+    return selected(rule.id, rule.name, settings.select, settings.ignore, enabled=rule.enabled)
 
 
 # --------------------------------------------------------------------------------- one rule
@@ -122,9 +119,7 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
             collected.hits.append(_Hit(rule, found, severity, frozenset(), router))
 
 
-def _check_plan(
-    rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected
-) -> None:
+def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
     if not rule.applies(plan, engine):
         return
     names = rule.fields(engine)
@@ -156,7 +151,7 @@ def _missing(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | N
         count *= len(fact.cases)
     if count > MAX_WORLDS:
         return next(iter(facts)), "too many combinations"
-    if isinstance(rule, ConstraintRule) and "model_facts" in facts:
+    if "model_facts" in facts:
         for case in facts["model_facts"].cases:
             if lacking := rule.lacks(case.value):
                 return f"model_facts.{lacking}", f"{case.value.id}: {lacking} is not known"
@@ -197,6 +192,8 @@ def _judge(
             count[found.at] = index + 1
             groups.setdefault((found.at, index), []).append((found, world))
     assumes = frozenset().union(*(fact.assumes for fact in facts.values()))
+    models = [world.model for world in all_worlds if world.model is not None]
+    assumes = assumes.union(*(model.doubts(rule.model) for model in models))
     for group in groups.values():
         hit = _together(rule, plan, group, assumes, len(group) < len(all_worlds))
         if hit is not None:
@@ -247,9 +244,7 @@ def _about_run(rules: Iterable[type[Rule]], facts: RunFacts) -> list[_Hit]:
 # -------------------------------------------------------------------------------- the result
 
 
-def _kept(
-    hits: list[_Hit], project: Project, suppressions: Suppressions
-) -> tuple[list[_Hit], int]:
+def _kept(hits: list[_Hit], project: Project, suppressions: Suppressions) -> tuple[list[_Hit], int]:
     """Hits that no comment, annotation or setting suppresses, and how many were suppressed."""
     kept: list[_Hit] = []
     for hit in hits:
@@ -337,4 +332,3 @@ def _fingerprint(hit: _Hit, seen: dict[str, int]) -> str:
     key = "|".join((hit.rule.id, hit.found.at.file, path))
     seen[key] = seen.get(key, 0) + 1
     return hashlib.sha256(f"{key}|{seen[key]}".encode()).hexdigest()[:20]
-

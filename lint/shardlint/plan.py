@@ -91,6 +91,10 @@ class KvGroup:
     window: int | None = None
     shared: bool = False
 
+    def fits(self, tp: int) -> bool:
+        """Each rank can hold the same number of heads."""
+        return self.shared or divides_either(self.heads, tp)
+
     def bytes_per_token(self, tp: int) -> int:
         """Bytes of one token on one rank: heads are split, and copied where TP exceeds them."""
         heads = 1 if self.shared else max(1, self.heads // tp)
@@ -102,8 +106,10 @@ class ModelFacts:
     """The shape of one model; None where it is not known.
 
     `other_attention_heads` and `other_kv_heads` are further head counts of layers of another kind.
-    `dense_ffn` says whether a layer of width `intermediate_size` exists at all (a mixture of experts
-    may carry the key without one). `assumed` gives the reasons not to rest an error on these facts.
+    `dense_ffn` says whether a layer of width `intermediate_size` exists at all (a mixture of
+    experts may carry the key without one). `quantization` is empty where the weights are stored in
+    the model's own type, None where that is not known. `assumed` gives the reasons not to rest an
+    error on these facts, except on the `confirmed` fields alone.
     """
 
     id: str
@@ -138,11 +144,18 @@ class ModelFacts:
     params_active: int | None = None
     provenance: str = "unknown"
     assumed: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
 
     @property
     def mla(self) -> bool:
         """Multi-head latent attention: one compressed KV entry per token for all heads."""
         return self.kv_lora_rank is not None
+
+    def doubts(self, fields: tuple[str, ...]) -> frozenset[str]:
+        """Reasons not to rest an error on these fields; without fields, on any."""
+        if fields and set(fields) <= set(self.confirmed):
+            return frozenset()
+        return frozenset(f"{self.id}: {reason}" for reason in self.assumed)
 
     @property
     def moe(self) -> bool:
@@ -263,7 +276,7 @@ class LayoutFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvBudget:
-    """What the KV cache may take, in the engine's own terms; `share` from 0 to 1, `bytes` per GPU."""
+    """What the KV cache may take, in the engine's terms: `share` from 0 to 1, `bytes` per GPU."""
 
     share: Known[float] = Known.unset()
     of: Literal["total", "free_before_load", "free_after_load"] | None = None
@@ -500,7 +513,9 @@ class Engine(Protocol):
         """The option that sets a layout field; a short one beside the short option `like`."""
         ...
 
-    def flag_refused(self, flag: Flag, releases: Known[Releases]) -> Literal["error", "warning"] | None:
+    def flag_refused(
+        self, flag: Flag, releases: Known[Releases]
+    ) -> Literal["error", "warning"] | None:
         """How sure it is that the engine's parser refuses an option that its table lacks."""
         ...
 

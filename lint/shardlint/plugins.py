@@ -20,7 +20,6 @@ from shardlint.plan import (
     Layout,
     ModelFacts,
     Ranks,
-    Releases,
     Router,
     ServingPlan,
 )
@@ -135,6 +134,8 @@ class Rule:
     severity: ClassVar[Severity] = "warning"
     scope: ClassVar[Scope] = "plan"
     needs: ClassVar[tuple[str, ...]] = ()
+    model: ClassVar[tuple[str, ...]] = ()
+    """Fields of ModelFacts that the rule rests on; they must be known for it to be decided."""
     enabled: ClassVar[bool] = True
     gate: ClassVar[bool] = False
     fix: ClassVar[Applicability | None] = None
@@ -147,9 +148,12 @@ class Rule:
         """The facts this rule needs of a plan of this engine."""
         return self.needs
 
+    def lacks(self, model: ModelFacts) -> str | None:
+        """The first field of the model that the rule needs and that is not known."""
+        return next((name for name in self.model if getattr(model, name) is None), None)
+
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
         """Whether nothing can be found whatever the missing facts are: no *undecided* then."""
-        del facts
         return False
 
     def check(self, world: World) -> Iterator[Found]:
@@ -191,8 +195,6 @@ class ConstraintRule(Rule):
 
     severity: ClassVar[Severity] = "error"
     message: ClassVar[str]
-    model: ClassVar[tuple[str, ...]] = ()
-    """Fields of ModelFacts that must be known for the rule to be decided."""
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and bool(engine.reads(self.name))
@@ -209,10 +211,6 @@ class ConstraintRule(Rule):
             fact.cases and set(fact.values) == {getattr(default, name.removeprefix("layout."))}
             for name, fact in layout.items()
         )
-
-    def lacks(self, model: ModelFacts) -> str | None:
-        """The first field of the model that the rule needs and that is not known."""
-        return next((name for name in self.model if getattr(model, name) is None), None)
 
     def check(self, world: World) -> Iterator[Found]:
         for constraint in world.constraints(self.name):
@@ -346,8 +344,8 @@ class UndecidedRule:
 class Result:
     """Everything that one run has to say.
 
-    Findings are in order of file, place, rule; `undecided` and `skipped` are in order too. `sources`
-    has every file that a fix edits; `rules` are all that could find something.
+    Findings are in order of file, place, rule; `undecided` and `skipped` are in order too.
+    `sources` has every file that a fix edits; `rules` are all that could find something.
     """
 
     findings: tuple[Finding, ...]
@@ -548,7 +546,9 @@ class Plugins:
             taken = {known.name for known in found.values()}
             if rule.id in found or rule.name in taken:
                 self.broken.append(
-                    BrokenPlugin(rule.__module__, None, f"rule {rule.id} {rule.name} exists already")
+                    BrokenPlugin(
+                        rule.__module__, None, f"rule {rule.id} {rule.name} exists already"
+                    )
                 )
                 continue
             found[rule.id] = rule

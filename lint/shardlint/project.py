@@ -85,9 +85,7 @@ class Setup:
             labels=self._labelled,
         )
 
-    def _labelled(
-        self, labels: Mapping[str, tuple[str, ...]]
-    ) -> tuple[str | None, Known[Device]]:
+    def _labelled(self, labels: Mapping[str, tuple[str, ...]]) -> tuple[str | None, Known[Device]]:
         if not labels:
             return None, Known.unset()
         return self.devices.naming_label(labels), self.devices.from_labels(labels)
@@ -152,7 +150,7 @@ class Project:
 
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
-        """Plans with model facts, devices and versions filled in where the files leave them open."""
+        """Plans with model facts, devices and versions where the files leave them open."""
         found = (plan for reading in self.readings.values() for plan in reading.plans)
         return tuple(_enriched(plan, self) for plan in found)
 
@@ -178,9 +176,7 @@ class Project:
 # ----------------------------------------------------------------------------------- discovery
 
 
-def _files(
-    paths: Iterable[str], root: Path, settings: Settings
-) -> Iterator[tuple[Path, bool]]:
+def _files(paths: Iterable[str], root: Path, settings: Settings) -> Iterator[tuple[Path, bool]]:
     """Files to read, and whether each was named itself."""
     for text in paths:
         path = Path(text)
@@ -271,7 +267,7 @@ def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | No
     """Read one file; None if it was not named itself and cannot hold a plan."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            if not given and not path.suffix.lower() in (".yaml", ".yml"):
+            if not given and path.suffix.lower() not in (".yaml", ".yml"):
                 return None
             return _unread(name, f"larger than the {MAX_BYTES // 2**20} MiB that are read")
         data = path.read_bytes()
@@ -365,8 +361,9 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
         return Known.unknown(f"{name}: {error}", model.origin)
     if facts is None:
         return Known.unknown(f"{name} is not in the model catalogue", model.origin)
-    assumes = model.assumes | {f"{name}: {reason}" for reason in facts.assumed}
-    return Known.of(facts, model.origin, how="derived", related=model.related, assumes=assumes)
+    return Known.of(
+        facts, model.origin, how="derived", related=model.related, assumes=model.assumes
+    )
 
 
 def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
@@ -401,8 +398,10 @@ def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
         return Known.unknown("how many GPUs the host has is not stated", count.origin)
     if count.is_unset:
         return Known.unknown("the file does not say how many GPUs there are")
-    return count.map(lambda value: int(value) if value != "all" else 0) if count.is_known else (
-        Known.unknown(count.reason or "unresolved", count.origin)
+    return (
+        count.map(lambda value: int(value) if value != "all" else 0)
+        if count.is_known
+        else (Known.unknown(count.reason or "unresolved", count.origin))
     )
 
 

@@ -120,7 +120,10 @@ def _covered(source: Source, line: int) -> tuple[int, ...]:
 
 def _lines(source: Source, span: Span, owner: ServingPlan | Router | None) -> set[int]:
     """Lines at which a comment covers a finding: its own, and the first lines of its owner."""
-    first, last = source.position(span.start).line, source.position(max(span.start, span.end - 1)).line
+    first, last = (
+        source.position(span.start).line,
+        source.position(max(span.start, span.end - 1)).line,
+    )
     lines = set(range(first, min(last, first + 50) + 1))
     if owner is not None and owner.file == source.name:
         lines |= {source.position(anchor.start).line for anchor in owner.anchors}

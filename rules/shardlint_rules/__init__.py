@@ -15,5 +15,9 @@ def shardlint_rules() -> Iterable[type[Rule]]:
     for info in iter_modules(__path__):
         module = import_module(f"{__name__}.{info.name}")
         for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__:
+            if (
+                isinstance(value, type)
+                and issubclass(value, Rule)
+                and value.__module__ == module.__name__
+            ):
                 yield value

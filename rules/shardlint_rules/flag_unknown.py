@@ -1,9 +1,10 @@
 """An option that the engine does not have.
 
 The engine's parser stops at an option that it does not know: "unrecognized arguments". It accepts
-`_` for `-`, and a prefix that only one option has; `--data-parallel` could be many and is "ambiguous
-option". For a release whose options are in the table (vLLM 0.33) this is an error. For any other
-release, stated or not, it is a warning, and only for options that no release is known to have had.
+`_` for `-`, and a prefix that only one option has; `--data-parallel` could be many and is
+"ambiguous option". For a release whose options are in the table (vLLM 0.33) this is an error. For
+any other release, stated or not, it is a warning, and only for options that no release is known to
+have had.
 
 ```sh fails
 docker run --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-paralell-size 2  # flag-unknown

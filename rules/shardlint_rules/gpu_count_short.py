@@ -1,10 +1,10 @@
 """The layout needs more GPUs than the pod, container or host has.
 
 The engine starts one process per GPU: tensor × pipeline × data parallel size in one pod, or each
-node's part of it. With fewer devices it stops while it starts. vLLM: "World size (16) is larger than
-the number of available GPUs (8) in this node" when one replica does not fit (`config/parallel.py`,
-from 0.16.0 on), "DP adjusted local rank 4 is out of bounds for 4 devices" when the data-parallel
-ranks do not (`v1/worker/gpu_worker.py`).
+node's part of it. With fewer devices it stops while it starts. vLLM: "World size (16) is larger
+than the number of available GPUs (8) in this node" when one replica does not fit
+(`config/parallel.py`, from 0.16.0 on), "DP adjusted local rank 4 is out of bounds for 4 devices"
+when the data-parallel ranks do not (`v1/worker/gpu_worker.py`).
 
 ```yaml fails
 services:

@@ -1,7 +1,7 @@
 """The pod or container reserves more GPUs than the layout uses.
 
-An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved, idle
-and paid for: Kubernetes and Docker hand a GPU to one container only.
+An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
+idle and paid for: Kubernetes and Docker hand a GPU to one container only.
 
 ```yaml fails
 services:
@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, Rule, ServingPlan, World
+
 from shardlint_rules.gpu_count_short import product
 
 

@@ -1,9 +1,9 @@
 """The file does not fix how many GPUs the engine gets.
 
 A container that asks for no GPU is scheduled to a node without one, and the engine finds no device;
-or another mechanism hands GPUs in, and the count is not in this file. Whether the layout fits cannot
-be told then. Info for a container that asks for none, a warning where the GPUs come from a resource
-claim or from a value that is filled in elsewhere.
+or another mechanism hands GPUs in, and the count is not in this file. Whether the layout fits
+cannot be told then. Info for a container that asks for none, a warning where the GPUs come from a
+resource claim or from a value that is filled in elsewhere.
 
 ```yaml fails
 apiVersion: apps/v1

@@ -1,9 +1,9 @@
 """Every tensor parallel rank holds the whole latent KV cache.
 
 Multi-head latent attention (DeepSeek, Kimi-K2, GLM-5 and others) keeps one compressed entry per
-token for all heads. It cannot be split by heads, so that each rank of a tensor parallel group stores
-all of it: with TP 8, seven eighths of the KV memory hold copies. vLLM does this without a warning
-(`get_num_kv_heads` is 1 for these models on every rank).
+token for all heads. It cannot be split by heads, so that each rank of a tensor parallel group
+stores all of it: with TP 8, seven eighths of the KV memory hold copies. vLLM does this without a
+warning (`get_num_kv_heads` is 1 for these models on every rank).
 
 ```sh fails
 vllm serve deepseek-ai/DeepSeek-R1 --tensor-parallel-size 8  # mla-kv-duplication

@@ -12,7 +12,8 @@ class Broken(Rule):
         raise ValueError("no")
 ```
 
-Fix: the message names the plugin, its version and the error. `shardlint rules` lists what is loaded.
+Fix: the message names the plugin, its version and the error. `shardlint rules` lists what is
+loaded.
 """
 
 from __future__ import annotations

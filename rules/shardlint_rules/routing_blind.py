@@ -56,8 +56,8 @@ spec:
 ```
 
 Fix: put a router in front that looks at prefixes or sessions (an InferencePool with an endpoint
-picker, the vLLM production stack's router, SGLang's router), or at least `sessionAffinity: ClientIP`
-where every client has an address of its own.
+picker, the vLLM production stack's router, SGLang's router), or at least `sessionAffinity:
+ClientIP` where every client has an address of its own.
 """
 
 from __future__ import annotations

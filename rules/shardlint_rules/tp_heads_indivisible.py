@@ -14,8 +14,8 @@ vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 4
 ```
 
 Fix: a size that divides the attention heads and fits the KV heads, the FFN and the vocabulary too.
-With 28 attention heads and 4 KV heads that is 1, 2 or 4, never 7. To use all GPUs of the node, serve
-several data-parallel copies: TP 4 × DP 2 on 8 GPUs.
+With 28 attention heads and 4 KV heads that is 1, 2 or 4, never 7. To use all GPUs of the node,
+serve several data-parallel copies: TP 4 × DP 2 on 8 GPUs.
 """
 
 from __future__ import annotations

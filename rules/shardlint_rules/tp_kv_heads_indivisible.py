@@ -1,9 +1,9 @@
 """KV heads neither divide over the tensor parallel ranks nor can be copied to them evenly.
 
-With grouped-query attention a rank holds whole KV heads. If the tensor parallel size is smaller than
-their number, it must divide it; if it is larger, it must be a multiple of it, and every KV head is
-copied. vLLM checks this only when it builds the model: an AssertionError "{a} is not divisible by
-{b}", in many model classes without any text (`linear.py`, QKVParallelLinear).
+With grouped-query attention a rank holds whole KV heads. If the tensor parallel size is smaller
+than their number, it must divide it; if it is larger, it must be a multiple of it, and every KV
+head is copied. vLLM checks this only when it builds the model: an AssertionError "{a} is not
+divisible by {b}", in many model classes without any text (`linear.py`, QKVParallelLinear).
 
 ```sh fails
 vllm serve microsoft/phi-4 --tensor-parallel-size 4  # tp-kv-heads-indivisible
@@ -25,9 +25,7 @@ from shardlint.api import ConstraintRule, ModelFacts
 
 class TpKvHeadsIndivisible(ConstraintRule):
     id, name = "SL102", "tp-kv-heads-indivisible"
-    message = (
-        "{left} {subject} and tensor parallel size {right} do not divide one another; {says}"
-    )
+    message = "{left} {subject} and tensor parallel size {right} do not divide one another; {says}"
     model = ("kv_heads",)
     gate = True
     fix = "unsafe"

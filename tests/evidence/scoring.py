@@ -50,9 +50,7 @@ def _meets(finding: Finding, expected: Mapping[str, Any]) -> bool:
     names = {expected["finding"], *_many(expected.get("also_finding"))}
     severities = {expected["severity"], *_many(expected.get("also_severity"))}
     lines = {expected["line"], *(place["line"] for place in expected.get("also_accept", []))}
-    return (
-        finding.name in names and finding.severity in severities and finding.start.line in lines
-    )
+    return finding.name in names and finding.severity in severities and finding.start.line in lines
 
 
 def _many(value: Any) -> list[str]:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from conftest import SHARED
+from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
-
-from evidence import scoring
 
 FORMS = ("k8s", "k8s-fragment", "compose", "shell")
 CLASSES = ("heads", "kv-heads", "gpu-product")

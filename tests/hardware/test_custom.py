@@ -1,5 +1,4 @@
 """Cards of the config and of plugins, beside and over the table."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The tables themselves: their schemas, their sources, and that every name leads somewhere."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

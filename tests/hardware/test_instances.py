@@ -1,5 +1,4 @@
 """Instance types: the cards they hold and the network they offer."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

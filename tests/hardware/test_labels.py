@@ -1,5 +1,4 @@
 """Labels of nodes: which card they name together, and how sure that is."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Names of cards: what labels, logs and people call them, and what that means."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`--gpu NAME[:PER_NODE][,mem=SIZE][,link=LINK]`."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The rows of `shardlint gpus`."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Ids, references and the user's own tables become facts."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """A config.json becomes facts, family by family; the numbers are those of published models."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

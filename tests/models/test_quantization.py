@@ -1,5 +1,4 @@
 """Quantization configs of all tools come out in one vocabulary."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

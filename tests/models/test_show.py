@@ -1,5 +1,4 @@
 """The record of one model names every fact."""
-# ruff: noqa: SIM300 - expected values stand on the left
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class FlagTable:
     def parse(self, words: Sequence[Text]) -> ParsedWords:
         return _Parser(self, words).run()
 
-    def resolve(self, name: str) -> tuple[Option, bool] | None | tuple[str, ...]:
+    def resolve(self, name: str) -> tuple[Option, bool] | tuple[str, ...] | None:
         """Option and negation of a spelling; several names if ambiguous; None if there is none."""
         if name in self.by_name:
             return self.by_name[name]

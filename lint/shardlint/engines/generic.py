@@ -56,7 +56,6 @@ class RecognisedEngine:
         return layout
 
     def reads(self, rule: str) -> tuple[str, ...]:
-        del rule
         return ()
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
@@ -65,7 +64,6 @@ class RecognisedEngine:
     def constraints(
         self, model: ModelFacts | None, ranks: Ranks, layout: Layout
     ) -> Iterator[Constraint]:
-        del model, ranks, layout
         yield from ()
 
     def flag_name(self, field: str, like: str = "") -> str:
@@ -74,9 +72,7 @@ class RecognisedEngine:
     def flag_refused(
         self, flag: Flag, releases: Known[Releases]
     ) -> Literal["error", "warning"] | None:
-        del flag, releases
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
-        del plan, model
         return None

@@ -117,8 +117,11 @@ class VLLM:
         has_model = "--model" in used or bool(parsed.positionals)
         refused = sum(1 for flag in parsed.flags if flag.flag is None)
         known = TELLTALE & used
-        return has_model and len(parsed.positionals) <= 1 and len(known) > min(refused, 1) >= 0 and (
-            bool(known) and len(used) >= 2
+        return (
+            has_model
+            and len(parsed.positionals) <= 1
+            and len(known) > min(refused, 1) >= 0
+            and (bool(known) and len(used) >= 2)
         )
 
     def _doubted(self, layout: LayoutFacts, parsed: ParsedWords) -> LayoutFacts:
@@ -211,7 +214,7 @@ class VLLM:
         if asked is not None and asked.startswith("fp8"):
             return 1
         sixteen = model.torch_dtype in ("bfloat16", "float16", None)
-        plain = model.quantization is None and sixteen
+        plain = model.quantization == {} and sixteen
         return 2 if asked in ("bfloat16", "float16") or (asked == "auto" and plain) else None
 
 
@@ -365,7 +368,7 @@ def _kv_heads(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
 
 
 def _widths(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
-    """linear.py and vocab_parallel_embedding.py: what is split must divide; only rows are padded."""
+    """linear.py and vocab_parallel_embedding.py: what is split must divide."""
     if model.dense_ffn and model.intermediate_size:
         yield _width("FFN width", model.intermediate_size, ranks.dense_tp, refusal="")
         group = _group(model)

@@ -114,7 +114,10 @@ class Catalogue:
         if name is None:
             return None
         facts = unpacked(name, self._records[name])
-        return facts if name.lower() == id.lower() else replace(facts, quantization=None)
+        if name.lower() != id.lower():
+            return replace(facts, quantization=None)
+        known = facts.quantization is not None or ASSUMED_QUANTIZATION in self._records[name]
+        return facts if known else replace(facts, quantization={})
 
     # ------------------------------------------------------------------- what others have added
 

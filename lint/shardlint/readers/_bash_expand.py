@@ -23,6 +23,7 @@ from shardlint.readers._bash_scope import (
     joined,
     one_run,
     related,
+    uncertain,
     word_of,
 )
 from shardlint.source import Mapped, Origin, Span
@@ -347,7 +348,10 @@ class Expander:
         if name == "#":
             return Missing("the number of arguments is not known")
         if name in ("@", "*"):
-            return arguments.words[max(0, int(offset or 1) - 1) :]
+            skipped = max(0, int(offset or 1) - 1)
+            if uncertain(arguments.words[:skipped]):
+                return Missing("the words before it are not known")
+            return arguments.words[skipped:]
         return _nth(arguments.words, str(int(name) - 1))
 
     def _arithmetic(self, atom: Atom) -> Text:
@@ -387,11 +391,13 @@ class Expander:
             return Text.unknown(origin, shown)
         used = [text for raw in simple.words for text in inside.texts(raw)]
         words = [text.value for text in used if text.value != "--"]
-        whole = not body.text[simple.stop :].strip()
-        if not whole or None in words or len(words) not in (2, 3):
+        options = any(value and value.startswith("-") for value in words)
+        rest = body.text[simple.stop :].strip()
+        if rest or options or None in words or len(words) not in (2, 3):
             why = next((text.reason for text in used if text.reason), shown)
             return Text.unknown(origin, why, related=related(used))
-        return self._made(part_of_path(*(word or "" for word in words)), origin, used)
+        output = part_of_path(*(word or "" for word in words)).rstrip("\n")
+        return self._made(output, origin, used)
 
     def _made(self, value: str, origin: Origin, used: list[Text]) -> Text:
         """A value that was computed from others."""
@@ -420,7 +426,7 @@ def _nth(words: tuple[Text, ...], index: str) -> tuple[Text, ...] | Missing:
     if not re.fullmatch(r"-?\d{1,6}", index):
         return Missing(f"the element {_shown(index)} is not known")
     at = int(index)
-    if any(word.many for word in (words[: at + 1] if at >= 0 else words[at:])):
+    if uncertain(words[: at + 1] if at >= 0 else words[at:]):
         return Missing("the words before it are not known")
     return (words[at],) if -len(words) <= at < len(words) else Missing()
 

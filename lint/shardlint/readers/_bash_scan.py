@@ -245,14 +245,14 @@ def atoms(
 
 def _inside_quotes(text: str, at: int, stop: int, expand: bool) -> Iterator[Atom]:
     start = at + 2 if text[at] == "$" else at + 1
-    if stop - 1 <= start:
-        yield Atom("plain", start, start, True)
-    elif text[at] == '"':
-        yield from atoms(text, start, stop - 1, True, expand)
+    inside: list[Atom] = []
+    if text[at] == '"':
+        inside += atoms(text, start, stop - 1, True, expand)
     elif text[at] == "$":
-        yield from _ansi(text, start, stop - 1)
-    else:
-        yield Atom("plain", start, stop - 1, True)
+        inside += _ansi(text, start, stop - 1)
+    elif start < stop - 1:
+        inside.append(Atom("plain", start, stop - 1, True))
+    yield from inside or [Atom("plain", start, start, True)]
 
 
 def _atom(text: str, at: int, end: int, quoted: bool, expand: bool) -> Atom:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from shardlint.known import Text
@@ -51,7 +52,7 @@ class Arguments:
     def shift(self, count: int) -> Arguments:
         if self.words is None:
             return replace(self, shifted=self.shifted + count)
-        if any(word.many for word in self.words[:count]):
+        if uncertain(self.words[:count]):
             return replace(self, lost="the arguments are not known after shift")
         return replace(self, words=self.words[count:], shifted=self.shifted + count)
 
@@ -184,3 +185,14 @@ def related(used: Iterable[Text | Piece]) -> tuple[Origin, ...]:
 
 def assumed(used: Iterable[Text | Piece]) -> frozenset[str]:
     return frozenset[str]().union(*(item.assumes for item in used))
+
+
+def uncertain(words: Sequence[Text]) -> bool:
+    """It is not known how many words these are: some may be several, or halves of `--name=...`."""
+    halves = any(
+        (word.value or "").startswith("-")
+        and following.mapped is None
+        and word.origin.span.end + 1 == following.origin.span.start
+        for word, following in pairwise(words)
+    )
+    return halves or any(word.many for word in words)

@@ -100,6 +100,8 @@ def assigned(loop: Node) -> Iterator[tuple[str, Node]]:
     waiting = [loop]
     while waiting:
         node = waiting.pop()
+        if node.type == "test_command":
+            continue
         waiting.extend(node.named_children)
         if node.type == "variable_assignment":
             yield from _names(node.child_by_field_name("name"))

@@ -15,7 +15,7 @@ from shardlint.readers.docker import device_option, listed_devices, size, variab
 from shardlint.readers.edits import RefusedSite, TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.kubernetes import read_yaml, yaml_like
-from shardlint.readers.plans import Host, joins_hosts, plan_of, processes
+from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.source import Mapped, Origin, Source
 
@@ -61,6 +61,7 @@ class _Service:
             host = replace(
                 host, placement=replace(host.placement, pods_per_group=Known.unknown(reason))
             )
+        plans: list[ServingPlan] = []
         for process in started:
             launch = Launch(
                 origin=process.origin,
@@ -71,7 +72,8 @@ class _Service:
             )
             plan = plan_of(launch, host, context)
             if plan is not None:
-                yield plan
+                plans.append(plan)
+        yield from distinct(plans)
 
     def argv_origin(self) -> Origin:
         found = self.node.get("command") or self.node.get("entrypoint")
@@ -96,22 +98,21 @@ class _Service:
         from shardlint.readers.bash import split_words
 
         words = split_words(text.mapped, text.origin.file)
-        return tuple(
-            replace(word, assumes=word.assumes | text.assumes) for word in words
-        )
+        return tuple(replace(word, assumes=word.assumes | text.assumes) for word in words)
 
     def environment(self, holes: Holes) -> dict[str, Text]:
+        """Variables with a value here; a bare name hands on one that is mostly not set."""
         node = self.node.get("environment")
         env: dict[str, Text] = {}
         if node is None:
             return env
         if node.kind == "map":
             for key, value in node.entries():
-                unset = Text.unknown(key.origin, f"{key.value} is set outside this file")
-                env[key.value] = unset if value.is_null else interpolated(value.text(), holes)
+                if not value.is_null:
+                    env[key.value] = interpolated(value.text(), holes)
             return env
         for item in node.items:
-            if item.is_string:
+            if item.is_string and "=" in item.value:
                 name, text = variable(interpolated(item.text(), holes))
                 env[name] = text
         return env
@@ -196,7 +197,9 @@ class _Service:
             ids = first.get("device_ids")
             if ids is not None:
                 return _ids(ids, holes), {}
-            return (_count(counted, holes) if counted is not None else Known.of("all", node.origin)), {}
+            return (
+                _count(counted, holes) if counted is not None else Known.of("all", node.origin)
+            ), {}
         return _count(node, holes), {"gpus_per_pod": TextSite((node.text(),))}
 
     def mapped_devices(self, holes: Holes) -> Known[Any]:
@@ -273,7 +276,9 @@ def _interpolate(mapped: Mapped, holes: Holes, assumes: set[str], depth: int) ->
             at = match.end()
             continue
         end = match.end() if match.group(2) else _closing(mapped.text, match.end())
-        inner = mapped.cut(match.start(2), end) if match.group(2) else mapped.cut(match.end(), end - 1)
+        inner = (
+            mapped.cut(match.start(2), end) if match.group(2) else mapped.cut(match.end(), end - 1)
+        )
         use = mapped.cut(match.start(), end)
         parts.append(_value(inner, use, holes, assumes, depth))
         at = end
@@ -290,9 +295,7 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
-def _value(
-    inner: Mapped, use: Mapped, holes: Holes, assumes: set[str], depth: int
-) -> Mapped:
+def _value(inner: Mapped, use: Mapped, holes: Holes, assumes: set[str], depth: int) -> Mapped:
     match = _BRACED.match(inner.text)
     name, operator = (match.group(1), match.group(2)) if match else (inner.text, None)
     if match is None or operator not in (":-", "-") or depth == 0:

@@ -15,9 +15,26 @@ from shardlint.readers.edits import TextSite
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 
 SWITCHES = frozenset(
-    "--detach --interactive --tty --rm --privileged --init --read-only --oom-kill-disable "
-    "--no-healthcheck --publish-all --sig-proxy --disable-content-trust --help --quiet "
-    "--replace --tls-verify --no-hosts --systemd".split()
+    [
+        "--detach",
+        "--interactive",
+        "--tty",
+        "--rm",
+        "--privileged",
+        "--init",
+        "--read-only",
+        "--oom-kill-disable",
+        "--no-healthcheck",
+        "--publish-all",
+        "--sig-proxy",
+        "--disable-content-trust",
+        "--help",
+        "--quiet",
+        "--replace",
+        "--tls-verify",
+        "--no-hosts",
+        "--systemd",
+    ]
 )
 """Options of `run` without a value; every other long option takes one."""
 
@@ -141,10 +158,12 @@ def gpus_option(text: Text) -> Known[Any]:
     value = (known.only or "").strip().strip("\"'")
     if value == "all":
         return known.map(lambda _: "all")
-    if match := re.fullmatch(r"(?:count=)?(\d{1,4})(?:,.*)?", value):
-        return known.map(lambda _: int(match.group(1)))
-    if match := re.match(r"device=([\w.,:/-]+)", value):
-        return known.map(lambda _: len(match.group(1).split(",")))
+    if counted := re.fullmatch(r"(?:count=)?(\d{1,4})(?:,.*)?", value):
+        count = int(counted.group(1))
+        return known.map(lambda _: count)
+    if listed := re.match(r"device=([\w.,:/-]+)", value):
+        devices = len(listed.group(1).split(","))
+        return known.map(lambda _: devices)
     return Known.unknown(known.reason or f"--gpus {value} is not understood", known.origin)
 
 

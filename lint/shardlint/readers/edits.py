@@ -40,7 +40,6 @@ class RefusedSite:
     reason: str
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        del value
         return Refusal(self.reason)
 
 
@@ -92,9 +91,7 @@ class SpellingSite:
         return [Edit(written.origin.file, written.mapped.span(0, len(name)), value)]
 
 
-def insert_words(
-    source: Source, lists: Sequence[Node], after: Text, words: Sequence[str]
-) -> Edit:
+def insert_words(source: Source, lists: Sequence[Node], after: Text, words: Sequence[str]) -> Edit:
     """Write words after a word: as items of its list, or beside it in a command line."""
     for node in lists:
         for item in node.items:

@@ -57,5 +57,3 @@ def concat(parts: Iterable[Mapped]) -> Mapped:
         ends.extend(piece.ends)
     text = "".join(piece.text for piece in pieces)
     return Mapped(text, starts, ends, all(piece.literal for piece in pieces))
-
-

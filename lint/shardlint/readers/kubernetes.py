@@ -14,7 +14,7 @@ from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan
 from shardlint.plugins import Problem, ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.plans import Host, joins_hosts, plan_of, processes
+from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, YamlError, documents, integer, placeholder
 from shardlint.source import Mapped, Origin, Source, Span
 
@@ -43,7 +43,9 @@ UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.c
 _KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:""", re.MULTILINE)
 _KEYS_INLINE = re.compile(r"""["'](?:kind|containers|command|args)["'][ \t]*:""")
 
-TEMPLATE = re.compile(r"^\s*\{\{-?\s*(if|else|end|range|with|include|template|define|toYaml)\b", re.M)
+TEMPLATE = re.compile(
+    r"^\s*\{\{-?\s*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
+)
 
 SUPPRESS = "shardlint/ignore"
 
@@ -58,7 +60,11 @@ def yaml_like(source: Source) -> bool:
     name = source.name.lower()
     if name.endswith((".yaml", ".yml", ".json")):
         return True
-    return bool(re.search(r"^\s*\{|^(apiVersion|services|containers|command|args):", source.text[:4000], re.M))
+    return bool(
+        re.search(
+            r"^\s*\{|^(apiVersion|services|containers|command|args):", source.text[:4000], re.M
+        )
+    )
 
 
 def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:
@@ -195,6 +201,7 @@ def _container(
     if joined:
         unknown: Known[int] = Known.unknown(joined)
         host = replace(host, placement=replace(host.placement, pods_per_group=unknown))
+    plans: list[ServingPlan] = []
     for process in started:
         launch = Launch(
             origin=process.origin,
@@ -205,7 +212,8 @@ def _container(
         )
         plan = plan_of(launch, host, context)
         if plan is not None:
-            yield _grouped(plan, owner.kind)
+            plans.append(_grouped(plan, owner.kind))
+    yield from distinct(plans)
 
 
 def _argv_origin(node: Node) -> Origin:
@@ -244,9 +252,7 @@ def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
 # ----------------------------------------------------------------------- what surrounds a container
 
 
-def _host(
-    owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext
-) -> Host:
+def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
     count, sites, resource = _devices(node)
     label, device = _card(spec, resource, context)
     placement = Placement(
@@ -474,4 +480,3 @@ def _router(
         anchors=(node.span,),
         suppressed=owner.suppressed(),
     )
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from posixpath import basename
 from types import MappingProxyType
 from typing import Any
@@ -153,10 +154,10 @@ def _sites(engine: Engine, reading: Reading, host: Host) -> Mapping[str, Site]:
     stated = {name: _flag_of(engine, reading, name) for name in EDITABLE}
     neighbour = next((flag for flag in stated.values() if flag), None)
     neighbour = neighbour or (reading.flags[-1] if reading.flags else None)
-    for name, flag in stated.items():
-        like = neighbour.written.value or "" if neighbour else ""
+    like = (neighbour.written.value or "") if neighbour else ""
+    for name, found in stated.items():
         spelling = engine.flag_name(name, like)
-        sites[name] = FlagSite(host.source, spelling, flag, neighbour, host.lists)
+        sites[name] = FlagSite(host.source, spelling, found, neighbour, host.lists)
     return MappingProxyType(sites)
 
 
@@ -201,9 +202,7 @@ class Process:
     of_script: bool = False
 
 
-def processes(
-    argv: Sequence[Text], env: Mapping[str, Text], origin: Origin
-) -> tuple[Process, ...]:
+def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
     """The process that these words start, or those of the script that they give to a shell."""
     script = _script(argv)
     if script is None:
@@ -240,10 +239,25 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
     """A reason why one host's devices may not be all there is: the script starts a Ray cluster."""
     for process in processes:
         words = [word.value or "" for word in process.argv]
-        for first, second in zip(words, [*words[1:], ""], strict=True):
+        for first, second in pairwise([*words, ""]):
             if basename(first) == "ray" and second == "start":
                 return "`ray start` joins several hosts"
             if "multi-node-serving" in first or "ray_cluster" in first or "ray-cluster" in first:
                 return f"{basename(first)} joins several hosts"
     return None
 
+
+def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
+    """Plans of one host without those that say the same: branches of one start script."""
+    kept: list[ServingPlan] = []
+    for plan in plans:
+        if not any(_says_the_same(plan, other) for other in kept):
+            kept.append(plan)
+    return tuple(kept)
+
+
+def _says_the_same(plan: ServingPlan, other: ServingPlan) -> bool:
+    facts = [(name, getattr(plan.layout, name), getattr(other.layout, name))
+             for name in LayoutFacts.__dataclass_fields__]  # fmt: skip
+    same = plan.engine == other.engine and plan.model.values == other.model.values
+    return same and all(one.values == two.values for _, one, two in facts)

@@ -66,7 +66,9 @@ def _started(process: Process, host: Host, context: ReadContext) -> Iterator[Ser
     if (inside := container(process.argv)) is not None:
         yield from _contained(inside, process, host, context)
         return
-    launch = Launch(origin=process.origin, argv=process.argv, env=MappingProxyType(dict(process.env)))
+    launch = Launch(
+        origin=process.origin, argv=process.argv, env=MappingProxyType(dict(process.env))
+    )
     plan = plan_of(launch, host, context)
     if plan is not None:
         yield plan

@@ -1,7 +1,7 @@
 """YAML as a tree of nodes with exact spans, also for the characters inside a scalar.
 
-libyaml gives events with marks (through ruamel.yaml.clib); the tree is built here without recursion,
-so that nesting and aliases cost only what is written in the file.
+libyaml gives events with marks (through ruamel.yaml.clib); the tree is built here without
+recursion, so that nesting and aliases cost only what is written in the file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Node:
         return self.kind == "scalar" and not self.is_null
 
     def entries(self) -> Iterator[tuple[Node, Node]]:
-        """Pairs of a map, those merged with `<<` after its own; a repeated key counts once, last."""
+        """Pairs of a map, those merged with `<<` after its own; a repeated key counts once."""
         if self.kind != "map":
             return
         own = {key.value: (key, value) for key, value in self.pairs if key.value != "<<"}

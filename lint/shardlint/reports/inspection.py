@@ -205,9 +205,7 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     """The GPU product written out: "4 independent engines × (TP 8 × PP 2) = 64 GPUs"."""
     layout = plan.effective.world().only
     assert layout is not None
-    inside = f"TP {layout.tp} × PP {layout.pp}" + (
-        f" × PCP {layout.pcp}" if layout.pcp > 1 else ""
-    )
+    inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
     gpus = f"{ranks.gpus} {'GPU' if ranks.gpus == 1 else 'GPUs'}"
     if ranks.engines == 1:
         return f"{inside} = {gpus}"
