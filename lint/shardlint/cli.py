@@ -81,8 +81,8 @@ selection_options = options(
 def explained() -> Iterator[None]:
     """Errors that the user can mend become one line and exit code 2."""
     from shardlint.config import ConfigError
-    from shardlint.hardware import HardwareError
-    from shardlint.models.config_json import ModelError
+    from shardlint.hardware.errors import HardwareError
+    from shardlint.models.errors import ModelError
     from shardlint.project import PathError
 
     try:

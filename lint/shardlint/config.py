@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shardlint.plugins import Rule, Severity
+from shardlint.record import record
 from shardlint.source import DecodeError, Source
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def locate(text: str) -> dict[Where, Place]:
     return {where: Place(at, values.get(where, at)) for where, at in locator.keys.items()}
 
 
-@dataclass(frozen=True)
+@record
 class Document:
     """The text of a configuration; `root` leads to the table that is ours."""
 
@@ -257,7 +258,7 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Machines:
     """What [hardware] says; None where it says nothing."""
 

@@ -13,7 +13,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from shardlint.linter import Cure, Run, lint
 from shardlint.plan import Layout, ModelFacts, Refusal, ServingPlan
 from shardlint.plugins import Applicability, Finding, Fix, Result, World
 from shardlint.project import Project
+from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
 NO_NEWLINE = "\\ No newline at end of file\n"
@@ -192,7 +193,7 @@ def _kv_bytes(model: ModelFacts, tp: int, size: int) -> int:
 # ------------------------------------------------------------------------------- applying
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """What applying fixes led to: texts to write, the result after them, fixes taken back."""
 

@@ -8,10 +8,11 @@ world. No case at all means unknown, and `reason` says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from shardlint.record import record
 from shardlint.source import Mapped, Origin
 
 T = TypeVar("T")
@@ -25,13 +26,13 @@ MAX_WORLDS = 4096
 """More combinations than this are not enumerated: the result is unknown, and says so."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case(Generic[T]):
     value: T
     given: tuple[Choice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known(Generic[T]):
     """Possible values of one fact.
 
@@ -142,24 +143,24 @@ def combine(function: Callable[..., U], *facts: Known[Any], how: How = "derived"
     return Known(tuple(cases), None, related[0] if related else None, related, assumes, how)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Always:
     """The test holds in every world."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Never:
     """The test holds in no world."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sometimes:
     """The test holds in some worlds: those given by these choices."""
 
     given: tuple[tuple[Choice, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undecided:
     """A fact is missing."""
 
@@ -185,7 +186,7 @@ def decide(test: Callable[..., bool], *facts: Known[Any]) -> Verdict:
     return Sometimes(tuple(tuple(c for case in world for c in case.given) for world in true))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """A word or scalar as read from a file.
 

@@ -29,11 +29,12 @@ from shardlint.plugins import (
     World,
 )
 from shardlint.project import Project
+from shardlint.record import record
 from shardlint.source import Source, Span
 from shardlint.suppress import Suppressions, matches
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cure:
     """What would clear a finding, and the world in which it was found."""
 
@@ -41,7 +42,7 @@ class Cure:
     world: World
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """The result of one run, and the cures of its findings by fingerprint."""
 

@@ -8,15 +8,17 @@ dataclasses here (`Layout`, `ModelFacts`, `Device`, `Ranks`, `Constraint`): numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias
-
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shardlint.known import Known, Text, combine
+from shardlint.record import record
 from shardlint.source import Edit, Origin, Span
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 # ---------------------------------------------------------------------------------- versions
 
@@ -24,13 +26,15 @@ from shardlint.source import Edit, Origin, Span
 @lru_cache(maxsize=512)
 def version(text: str) -> Version | None:
     """A PEP 440 version, or None."""
+    from packaging.version import InvalidVersion, Version
+
     try:
         return Version(text)
     except InvalidVersion:
         return None
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record(order=True)
 class Releases:
     """An interval of releases of one engine, both ends included."""
 
@@ -58,7 +62,7 @@ class Releases:
 # ------------------------------------------------------------------- plain facts of one world
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Layout:
     """What the engine is asked for, as numbers; `ep` is True where the engine has only a switch."""
 
@@ -76,7 +80,7 @@ class Layout:
     executor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KvGroup:
     """Layers with one kind of KV cache entry.
 
@@ -101,7 +105,7 @@ class KvGroup:
         return self.layers * heads * self.bytes_per_head
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ModelFacts:
     """The shape of one model; None where it is not known.
 
@@ -162,7 +166,7 @@ class ModelFacts:
         return bool(self.num_experts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Device:
     """One accelerator as the scheduler hands it out; memory in MiB as engines see it."""
 
@@ -181,7 +185,7 @@ class Device:
     aliases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Ranks:
     """What a layout means: how many processes there are and what each of them splits.
 
@@ -218,7 +222,7 @@ def at_most(left: int, right: int) -> bool:
     return left <= right
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Constraint:
     """A sentence with two numbers in it, and what the engine says when it does not hold.
 
@@ -250,7 +254,7 @@ class Constraint:
 # ----------------------------------------------------------------------------- facts of a plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class LayoutFacts:
     """The fields of `Layout` as they were read."""
 
@@ -274,7 +278,7 @@ class LayoutFacts:
         return combine(lambda *values: Layout(**dict(zip(names, values, strict=True))), *facts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class KvBudget:
     """What the KV cache may take, in the engine's terms: `share` from 0 to 1, `bytes` per GPU."""
 
@@ -283,7 +287,7 @@ class KvBudget:
     bytes: Known[int] = Known.unset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Memory:
     """Settings that decide memory."""
 
@@ -301,7 +305,7 @@ class Memory:
 GpuCount: TypeAlias = int | Literal["all"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Placement:
     """What the platform gives to one replica.
 
@@ -324,13 +328,13 @@ class Placement:
     wants_gpu: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Fleet:
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Flag:
     """One option of the command line as the engine's parser sees it.
 
@@ -348,7 +352,7 @@ class Flag:
     candidates: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """Why a place cannot be edited, as a sentence fragment for people."""
 
@@ -363,7 +367,7 @@ class Site(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """A field that could not be read, and why."""
 
@@ -372,7 +376,7 @@ class Unknown:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingPlan:
     """One thing that serves a model.
 
@@ -420,7 +424,7 @@ class ServingPlan:
         return value
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Router:
     """What stands in front of replicas and chooses among them.
 
@@ -447,7 +451,7 @@ class Router:
 # ----------------------------------------------------------------------------------- engines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Launch:
     """A process that a file starts, before anybody knows whether it is an engine.
 
@@ -462,7 +466,7 @@ class Launch:
     argv_complete: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Reading:
     """What an engine makes of a launch: where its options start and what they say."""
 

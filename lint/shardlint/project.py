@@ -9,17 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config import Settings, excluded
-from shardlint.hardware import Devices
 from shardlint.known import Known
-from shardlint.models.catalogue import Catalogue
-from shardlint.models.config_json import ModelError, from_folder
 from shardlint.plan import Device, Engine, ModelFacts, Placement, Router, ServingPlan
 from shardlint.plugins import (
     BrokenPlugin,
@@ -30,10 +27,14 @@ from shardlint.plugins import (
     Reader,
     ReadResult,
 )
+from shardlint.record import record
 from shardlint.source import DecodeError, Origin, Source, Span
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+
+    from shardlint.hardware.table import Devices
+    from shardlint.models.catalogue import Catalogue
 
 MAX_BYTES = 8 * 2**20
 """Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
@@ -53,7 +54,7 @@ class PathError(Exception):
     """A given path cannot be read."""
 
 
-@dataclass(frozen=True)
+@record
 class Setup:
     """Everything that reading needs beside the files: plugins, settings, tables."""
 
@@ -71,10 +72,14 @@ class Setup:
 
     @cached_property
     def devices(self) -> Devices:
+        from shardlint.hardware.table import Devices
+
         return Devices(extra=self.plugins.hardware(), custom=self.settings.gpus)
 
     @cached_property
     def catalogue(self) -> Catalogue:
+        from shardlint.models.catalogue import Catalogue
+
         return Catalogue(self.settings.models, self.plugins.models(), self.settings.folder)
 
     @cached_property
@@ -97,7 +102,7 @@ class Setup:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """One file as its readers saw it."""
 
@@ -109,7 +114,7 @@ class Reading:
     skipped: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Project:
     setup: Setup
     readings: Mapping[str, Reading]
@@ -352,6 +357,8 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     model = plan.model
     if model.is_unset:
         return Known.unknown("the model is not stated")
+    from shardlint.models.errors import ModelError
+
     name = model.only
     if name is None:
         return Known.unknown(model.reason or "the model is not decided", model.origin)
@@ -370,6 +377,8 @@ def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts |
     """A model folder on this machine: only for an engine that runs here, not in a container."""
     if plan.kind != "shell" or not plan.image.is_unset or plan.file not in project.paths:
         return None
+    from shardlint.models.config_json import from_folder
+
     folder = Path(name) if Path(name).is_absolute() else project.paths[plan.file].parent / name
     return from_folder(folder, name)
 

@@ -10,12 +10,13 @@ import codecs
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
+from shardlint.record import record
 
-@dataclass(frozen=True, slots=True, order=True)
+
+@record(order=True)
 class Span:
     """Half-open range of code point offsets."""
 
@@ -26,7 +27,7 @@ class Span:
         return self.start <= other.start and other.end <= self.end
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record(order=True)
 class Origin:
     """Where something was read: a file and a span in its text."""
 
@@ -34,7 +35,7 @@ class Origin:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@record(order=True)
 class Position:
     """A place as people read it: line and column from 1, column in code points; offset from 0."""
 
@@ -43,7 +44,7 @@ class Position:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """Replace `span` of `file` by `text`; an empty span inserts."""
 
@@ -80,7 +81,7 @@ class DecodeError(Exception):
         self.line, self.column = line, column
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """One text under its display name; `bom`: the bytes start with a UTF-8 byte order mark."""
 
@@ -149,7 +150,7 @@ class Source:
         return len(self.text[start : position.offset].encode("utf-16-le")) // 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mapped:
     """A text that was decoded from a source, and where each of its characters came from.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shardlint.hardware import Devices, HardwareError
+from shardlint.hardware.errors import HardwareError
+from shardlint.hardware.table import Devices
 from shardlint.plan import Device
 
 

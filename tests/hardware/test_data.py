@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from shardlint.hardware import Devices
 from shardlint.hardware.cards import load
 from shardlint.hardware.names import normal
+from shardlint.hardware.table import Devices
 from shardlint_schemas import schema
 
 TABLES = ("devices", "instances", "labels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shardlint.hardware import Devices
+from shardlint.hardware.table import Devices
 
 DEVICES = Devices()
 

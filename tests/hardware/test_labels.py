@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from shardlint.hardware import Devices, Labels
+from shardlint.hardware.labels import Labels
+from shardlint.hardware.table import Devices
 from shardlint.known import Known
 from shardlint.plan import Device
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from shardlint.hardware import Devices
 from shardlint.hardware.names import normal
+from shardlint.hardware.table import Devices
 from shardlint.known import Case, Known
 from shardlint.plan import Device
 
@@ -230,7 +230,7 @@ def test_device_is_built_from_its_record() -> None:
 
 def test_import_reads_no_table() -> None:
     code = (
-        "import shardlint.hardware as h, shardlint.hardware.cards as c; h.Devices();"
+        "import shardlint.hardware.table as h, shardlint.hardware.cards as c; h.Devices();"
         "print(c.load.cache_info().currsize)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

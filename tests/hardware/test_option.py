@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from shardlint.hardware import Devices, GpuOption, HardwareError
+from shardlint.hardware.errors import HardwareError
+from shardlint.hardware.option import GpuOption
+from shardlint.hardware.table import Devices
 
 DEVICES = Devices()
 

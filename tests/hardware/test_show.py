@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlint.hardware import Devices, Row
+from shardlint.hardware.table import Devices, Row
 
 
 def row(name: str, devices: Devices | None = None) -> Row:

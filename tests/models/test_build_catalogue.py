@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from shardlint.models.catalogue import DATA, Catalogue, from_folder
+from shardlint.models.catalogue import DATA, Catalogue
+from shardlint.models.config_json import from_folder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_catalogue.py"
 

@@ -10,13 +10,13 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardlint.known import Known, Text
 from shardlint.plan import Flag
+from shardlint.record import record
 from shardlint.source import Origin, Span
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20
          "T": 2**40}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One row of the table. `name` is the canonical spelling, `negated` that of its inverse."""
 
@@ -126,7 +126,7 @@ class FlagTable:
         return tuple(difflib.get_close_matches(name, visible, n=3, cutoff=0.8))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParsedWords:
     """Options and positional words; `open_ended` says where further ones may stand."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from shardlint.hardware.errors import HardwareError, did_you_mean
 from shardlint.hardware.names import UNKNOWN_VENDOR, Part, normal, split
 from shardlint.known import Known
 from shardlint.plan import Device
+from shardlint.record import record
 
 Record: TypeAlias = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def load(table: str) -> Record:
     return loaded
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """What one instance type holds. `count` is None where the type comes in several sizes."""
 
@@ -62,7 +63,7 @@ class Cards:
     @cached_property
     def devices(self) -> dict[str, Device]:
         """Every card under its own normalised name."""
-        made = {normal(record["name"]): _device(record) for record in load("devices")["devices"]}
+        made = {normal(row["name"]): _device(row) for row in load("devices")["devices"]}
         made |= {normal(device.name): device for device in self._extra}
         for name, table in self._custom.items():
             made[normal(name)] = self._customised(name, table, made)
@@ -72,11 +73,11 @@ class Cards:
     def _index(self) -> dict[str, tuple[str, ...]]:
         """The keys of `devices` for every name that means something."""
         index: dict[str, tuple[str, ...]] = {}
-        for record in load("devices")["devices"]:
-            index |= dict.fromkeys(_names(record), (normal(record["name"]),))
-        for record in load("devices")["ambiguous"]:
-            if not record.get("device_id"):
-                index[normal(record["name"])] = tuple(map(normal, record["candidates"]))
+        for row in load("devices")["devices"]:
+            index |= dict.fromkeys(_names(row), (normal(row["name"]),))
+        for row in load("devices")["ambiguous"]:
+            if not row.get("device_id"):
+                index[normal(row["name"])] = tuple(map(normal, row["candidates"]))
         for device in self._extra:
             names = map(normal, (device.name, *device.aliases))
             index |= dict.fromkeys(names, (normal(device.name),))
@@ -86,11 +87,11 @@ class Cards:
     def _device_ids(self) -> dict[str, tuple[str, ...]]:
         """PCI device ids, as labels of their own kind carry them."""
         found: dict[str, tuple[str, ...]] = {}
-        for record in load("devices")["devices"]:
-            found |= dict.fromkeys(record.get("device_ids", ()), (normal(record["name"]),))
-        for record in load("devices")["ambiguous"]:
-            if record.get("device_id"):
-                found[record["name"]] = tuple(map(normal, record["candidates"]))
+        for row in load("devices")["devices"]:
+            found |= dict.fromkeys(row.get("device_ids", ()), (normal(row["name"]),))
+        for row in load("devices")["ambiguous"]:
+            if row.get("device_id"):
+                found[row["name"]] = tuple(map(normal, row["candidates"]))
         return found
 
     @cached_property
@@ -98,12 +99,12 @@ class Cards:
         """Aliases that were never seen in a file."""
         records = load("devices")["devices"]
         return frozenset(
-            normal(name) for record in records for name in record.get("recalled_aliases", ())
+            normal(name) for row in records for name in row.get("recalled_aliases", ())
         )
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
-        return {normal(record["type"]): _node(record) for record in load("instances")["instances"]}
+        return {normal(row["type"]): _node(row) for row in load("instances")["instances"]}
 
     def _customised(self, name: str, table: Record, made: Mapping[str, Device]) -> Device:
         """A card of the config: the facts of its base, the memory that is stated."""
@@ -217,22 +218,22 @@ class Cards:
     def usual(self, name: str) -> Device | None:
         """What an ambiguous name mostly means, else the smallest card that it can mean."""
         found = self.find(name)
-        for record in load("devices")["ambiguous"]:
-            likely = self.devices.get(normal(record.get("likely", "")))
-            if normal(record["name"]) == normal(name) and likely in found.values:
+        for row in load("devices")["ambiguous"]:
+            likely = self.devices.get(normal(row.get("likely", "")))
+            if normal(row["name"]) == normal(name) and likely in found.values:
                 return likely
         return min(found.values, key=memory_gib, default=None)
 
 
-def _device(record: Record) -> Device:
-    facts = {key: record[key] for key in _FIELDS if key in record}
-    return Device(**facts | {"aliases": tuple(record["aliases"])})
+def _device(row: Record) -> Device:
+    facts = {key: row[key] for key in _FIELDS if key in row}
+    return Device(**facts | {"aliases": tuple(row["aliases"])})
 
 
-def _node(record: Record) -> Node:
-    facts: dict[str, Any] = {item.name: record.get(item.name) for item in fields(Node)}
+def _node(row: Record) -> Node:
+    facts: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Node)}
     return Node(**facts)
 
 
-def _names(record: Record) -> Iterable[str]:
-    return map(normal, (record["name"], *record["aliases"]))
+def _names(row: Record) -> Iterable[str]:
+    return map(normal, (row["name"], *row["aliases"]))

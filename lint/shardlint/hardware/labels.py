@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from shardlint.hardware.choices import choice, either
 from shardlint.hardware.names import Part
 from shardlint.known import Known
 from shardlint.plan import Device
+from shardlint.record import record
 
 Labels: TypeAlias = Mapping[str, str | Sequence[str]]
 """A value, or the values of which a node must have one."""
@@ -27,7 +28,7 @@ NOT_SHARED = "none"
 WHOLE = Part()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Label:
     """A key that says something of a node's cards; `value` says what."""
 
@@ -37,7 +38,7 @@ class Label:
     provider: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """What one label says: a card, or a part of whatever the card is.
 

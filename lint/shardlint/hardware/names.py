@@ -7,9 +7,10 @@ GPU feature discovery writes a product with a suffix: `-MIG-<profile>` for a sli
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardlint.plan import Device
+from shardlint.record import record
 
 UNKNOWN_VENDOR = "unknown"
 
@@ -26,7 +27,7 @@ def normal(name: str) -> str:
     return _SEPARATORS.sub("-", name.strip().lower())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """What a name means of a card: a MIG slice, a turn on it, or all of it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from shardlint.hardware.errors import HardwareError, did_you_mean
+from shardlint.record import record
 
 LINKS = ("nvlink", "pcie")
 
@@ -14,7 +14,7 @@ _MEM = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]+)?", re.IGNORECAS
 _UNITS = {"gib": ("mem_gib", 1.0), "gb": ("mem_gb", 1.0), "mib": ("mem_gib", 1 / 1024)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuOption:
     """The value of `--gpu`.
 

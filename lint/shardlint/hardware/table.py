@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from shardlint.hardware import labels as node_labels
@@ -16,9 +15,10 @@ from shardlint.hardware.names import UNKNOWN_VENDOR, normal
 from shardlint.hardware.option import GpuOption
 from shardlint.known import Known
 from shardlint.plan import Device
+from shardlint.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One line of `shardlint gpus`, ready to print; `domain` counts GPUs at the link's speed."""
 
@@ -60,9 +60,9 @@ class Devices:
 
     def facts(self, name: str) -> Mapping[str, Any] | None:
         """The table's whole record of a card: more than `Device` has fields for, and sources."""
-        for record in load("devices")["devices"]:
-            if normal(record["name"]) == normal(name):
-                found: Mapping[str, Any] = record
+        for row in load("devices")["devices"]:
+            if normal(row["name"]) == normal(name):
+                found: Mapping[str, Any] = row
                 return found
         return None
 

@@ -10,12 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from shardlint.models.config_json import ModelError, from_config_file, from_folder
 from shardlint.models.entries import ASSUMED_QUANTIZATION, unpacked
-from shardlint.models.override import did_you_mean, stated_facts
+from shardlint.models.errors import ModelError
 from shardlint.plan import ModelFacts
 
-__all__ = ["DATA", "Catalogue", "ModelError", "from_config_file", "from_folder", "hub_id"]
+__all__ = ["DATA", "Catalogue", "ModelError", "hub_id"]
 
 DATA: Final = Path(__file__).parent / "data" / "catalogue.json"
 SCHEME: Final = "hf://"
@@ -39,9 +38,6 @@ class Catalogue:
     `folder`. `entries` come from plugins, each with its `id`; those that cannot be read are left
     out and told in `problems`.
     """
-
-    from_folder = staticmethod(from_folder)
-    from_config_file = staticmethod(from_config_file)
 
     def __init__(
         self,
@@ -123,6 +119,8 @@ class Catalogue:
 
     def _override(self, reference: str) -> ModelFacts:
         """The user's own facts of one model."""
+        from shardlint.models.override import stated_facts
+
         if reference not in self._resolved:
             table, where = self._overrides[reference], f"[models.{json.dumps(reference)}]"
             if not isinstance(table, Mapping):
@@ -142,12 +140,16 @@ class Catalogue:
 
     def _configured(self, config: object, where: str) -> ModelFacts:
         """The facts of a config.json, or of the folder that holds it."""
+        from shardlint.models.config_json import from_config_file, from_folder
+
         if not isinstance(config, str | Path):
             raise ModelError(f"config in {where} must be a path")
         path = self._folder / config
         return from_folder(path) or from_config_file(path)
 
     def _found(self, base: object, where: str) -> ModelFacts:
+        from shardlint.models.override import did_you_mean
+
         facts = self._known(hub_id(base)) if isinstance(base, str) else None
         if facts is None:
             near = did_you_mean(str(base), self._records)
@@ -156,6 +158,8 @@ class Catalogue:
 
     def _add(self, entry: Mapping[str, Any]) -> str | None:
         """Take in one entry of a plugin, or say why not."""
+        from shardlint.models.override import stated_facts
+
         id = entry.get("id") if isinstance(entry, Mapping) else None
         if not isinstance(id, str) or not id:
             return "a model of a plugin has no id"

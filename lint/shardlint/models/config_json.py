@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shardlint.models import attention, keys, quantization
+from shardlint.models.errors import ModelError
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
 
 MOST_BYTES: Final = 5 * 2**20
 """A larger file is not read: it is no config."""
 PROVENANCE: Final = "config.json"
-
-
-class ModelError(Exception):
-    """Facts of a model that cannot be read, as a sentence for people."""
 
 
 class _Parts(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from shardlint.models.config_json import ModelError
+from shardlint.models.errors import ModelError
 from shardlint.models.view import is_count
 from shardlint.plan import KvGroup, ModelFacts
 

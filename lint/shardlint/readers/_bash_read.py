@@ -30,6 +30,7 @@ from shardlint.readers._bash_scope import (
     related,
 )
 from shardlint.readers._bash_tree import GROUPS, LOOPS, SETTERS, SIMPLE, Tree, arms, assigned, chain
+from shardlint.record import record
 from shardlint.source import Mapped, Origin
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _DECLARE = _LOCAL | {"export", "readonly"}
 _KEYWORDS = frozenset({"{", "!", "then", "do", "else"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """A simple command, in the order of the script.
 

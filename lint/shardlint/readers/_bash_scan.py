@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from shardlint.record import record
 from shardlint.source import Mapped
 
 MAX_NESTING = 40
@@ -50,7 +50,7 @@ class ScanError(Exception):
     """A quote or bracket does not close, or the text is no simple command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RawWord:
     """A word as written; `items` are the words of an array, when it is `name=(...)`."""
 
@@ -59,7 +59,7 @@ class RawWord:
     items: tuple[RawWord, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Simple:
     """A simple command: its words, its first and last token, and where reading stopped."""
 

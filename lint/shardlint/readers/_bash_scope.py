@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shardlint.known import Text
+from shardlint.record import record
 from shardlint.source import Mapped, Origin, Span
 
 MAX_RELATED = 16
@@ -30,7 +31,7 @@ class Work:
             raise WorkError
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """A variable in force; an array has the texts of its elements."""
 
@@ -38,7 +39,7 @@ class Variable:
     exported: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arguments:
     """The positional parameters: `words` is None where nobody knows the caller.
 
@@ -94,7 +95,7 @@ class Scope:
         return frozenset(name for name, variable in self.variables.items() if variable.exported)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Missing:
     """There is no value: it is unset if `reason` is None or `assumption` holds, else unknown."""
 
@@ -103,7 +104,7 @@ class Missing:
     related: tuple[Origin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """Characters of one word from one place: written there, or from one expansion.
 

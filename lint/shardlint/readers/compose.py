@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from shardlint.readers.holes import Holes, concat
 from shardlint.readers.kubernetes import read_yaml, yaml_like
 from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, integer
+from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source
 
 
@@ -44,7 +45,7 @@ class ComposeReader:
         return ReadResult(plans=tuple(plans))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Service:
     key: Node
     node: Node

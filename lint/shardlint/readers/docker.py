@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from posixpath import basename
 from typing import Any
 
 from shardlint.known import Known, Text
 from shardlint.plan import Placement, Site
 from shardlint.readers.edits import TextSite
+from shardlint.record import record
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 
@@ -43,7 +44,7 @@ SHORT_SWITCHES = frozenset("ditPq")
 SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Container:
     """What `run` is told: image, command, environment, devices."""
 

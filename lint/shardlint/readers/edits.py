@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shardlint.known import Text
 from shardlint.plan import Flag, Refusal
 from shardlint.readers.yaml_tree import Node
+from shardlint.record import record
 from shardlint.source import Edit, Source, Span
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:=-]+")
 """Values that need no quotes anywhere; others are not written."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextSite:
     """One or more tokens that carry the same value, such as limits and requests."""
 
@@ -33,7 +33,7 @@ class TextSite:
         return edits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RefusedSite:
     """A field that is there and cannot be edited, with the reason."""
 
@@ -43,7 +43,7 @@ class RefusedSite:
         return Refusal(self.reason)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlagSite:
     """Where one option stands in a command line, or would stand: after the words of `neighbour`."""
 
@@ -77,7 +77,7 @@ class FlagSite:
         return [insert_words(self.source, self.lists, last, words)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpellingSite:
     """The name of one option, without its value."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, YamlError, documents, integer, placeholder
+from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source, Span
 
 POD_SPECS: Mapping[str, tuple[str, ...]] = {
@@ -143,7 +144,7 @@ def _is_container(node: Node) -> bool:
     return any(item is not None and item.kind == "list" for item in lists)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Object:
     """A Kubernetes object and what all of its containers share."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from posixpath import basename
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from shardlint.plan import (
 from shardlint.plugins import ReadContext
 from shardlint.readers.edits import FlagSite, SpellingSite
 from shardlint.readers.yaml_tree import Node, placeholder
+from shardlint.record import record
 from shardlint.source import Origin, Source, Span
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -44,7 +45,7 @@ VISIBLE = (
 EDITABLE = ("tp", "pp", "dp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Host:
     """What surrounds a process in its file: the object, its devices, its copies, its sites."""
 
@@ -192,7 +193,7 @@ def _unknowns(plan: ServingPlan) -> Iterator[Unknown]:
 # ------------------------------------------------------------------------------- processes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Process:
     """A command that runs: its words, its environment, its place."""
 

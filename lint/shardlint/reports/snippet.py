@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from shardlint.record import record
 from shardlint.reports.words import printable
 from shardlint.source import Source, Span
 
@@ -18,7 +18,7 @@ HEAD, TAIL = 3, 2
 """Lines shown at either end of a span over many lines."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """A line of the snippet: source text under its number, or marks without one."""
 
@@ -27,7 +27,7 @@ class Row:
     gap: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """A span as zero-based columns of its first and last line, line ends left out."""
 
