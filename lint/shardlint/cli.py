@@ -252,10 +252,9 @@ def check(paths: tuple[str, ...], **given: Any) -> None:
 
 
 def _check(setup: Setup, project: Project, given: dict[str, Any]) -> int:
-    from shardlint import fixes
-    from shardlint.linter import lint
-
     if given["show_diff"] or given["fix"] or given["unsafe_fixes"]:
+        from shardlint import fixes
+
         unsafe = given["unsafe_fixes"] or (given["show_diff"] and not given["fix"])
         outcome = fixes.apply_fixes(project, unsafe)
         if given["show_diff"]:
@@ -265,9 +264,21 @@ def _check(setup: Setup, project: Project, given: dict[str, Any]) -> int:
         _tell_fixes(outcome, written, project)
         result = outcome.result
     else:
-        result = fixes.with_fixes(lint(project))
+        result = _result(project)
     _report(setup, result, given)
     return _exit_code(setup, result, given)
+
+
+def _result(project: Project) -> Result:
+    """Findings with their fixes, whose module is only needed where there is something to cure."""
+    from shardlint.linter import lint
+
+    run = lint(project)
+    if not run.cures:
+        return run.result
+    from shardlint.fixes import with_fixes
+
+    return with_fixes(run)
 
 
 def _tell_fixes(outcome: Any, written: list[str], project: Project) -> None:

@@ -415,8 +415,22 @@ def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
 
 
 def _linked(router: Router, plans: tuple[ServingPlan, ...]) -> Router:
-    backends = tuple(plan.id for plan in plans if _behind(router, plan))
-    return replace(router, backends=backends)
+    """The plans behind a router: those of its own file, else of its folder, else of one file.
+
+    Labels repeat in a repository of many clusters: the nearest match is the one that is meant, and
+    matches in several far files say nothing.
+    """
+    found = [plan for plan in plans if _behind(router, plan)]
+    near = [plan for plan in found if plan.file == router.file]
+    beside = [plan for plan in found if _folder(plan.file) == _folder(router.file)]
+    for chosen in (near, beside, found):
+        if chosen and len({plan.file for plan in chosen}) == 1:
+            return replace(router, backends=tuple(plan.id for plan in chosen))
+    return router
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _behind(router: Router, plan: ServingPlan) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardlint.known import Known, Text
@@ -56,7 +56,7 @@ class FlagTable:
 
     @cached_property
     def _data(self) -> dict[str, Any]:
-        path = files(__package__).joinpath("data", f"{self.name}_flags.json")
+        path = Path(__file__).parent / "data" / f"{self.name}_flags.json"
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return data
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from posixpath import basename
 from typing import Any
 
@@ -19,7 +19,7 @@ LONGEST_PREFIX = 40
 
 @cache
 def _data() -> dict[str, Any]:
-    path = files(__package__).joinpath("data", "launchers.json")
+    path = Path(__file__).parent / "data" / "launchers.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
 

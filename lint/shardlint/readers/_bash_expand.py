@@ -42,6 +42,9 @@ _OPTION = re.compile(r"--?[A-Za-z][\w.-]*(?==)", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _PATH_COMMAND = re.compile(r"\s*(basename|dirname)\s")
 _UNNAMED = "unresolved"
+_UNCLOSED = "a quote or bracket in it does not close"
+_STEP = 10
+"""Work of one piece of a word, in characters."""
 
 
 class Expander:
@@ -74,17 +77,22 @@ class Expander:
     def words(self, raw: RawWord) -> list[Word]:
         """The words that one written word becomes: none, one or several."""
         words: list[list[Piece]] = [[]]
-        for item in self._items(raw.start, raw.end, False, True):
-            if item is None:
-                words.append([])
-            else:
-                words[-1].append(item)
+        try:
+            for item in self._items(raw.start, raw.end, False, True):
+                if item is None:
+                    words.append([])
+                else:
+                    words[-1].append(item)
+        except ScanError:
+            return self._several(raw, _UNCLOSED)
         found = [Word(tuple(pieces), raw.start, raw.end) for pieces in words if pieces]
         if any(self._has_braces(word) for word in found):
-            reason = "its braces stand for several words"
-            several = Piece(None, False, raw.start, raw.end, reason=reason, many=True)
-            return [Word((several,), raw.start, raw.end)]
+            return self._several(raw, "its braces stand for several words")
         return [part for word in found for part in self._named(word)]
+
+    def _several(self, raw: RawWord, reason: str) -> list[Word]:
+        several = Piece(None, False, raw.start, raw.end, reason=reason, many=True)
+        return [Word((several,), raw.start, raw.end)]
 
     def _named(self, word: Word) -> tuple[Word, ...]:
         """`--name=` before an unknown value gives two words, so that the name is not lost."""
@@ -107,7 +115,10 @@ class Expander:
 
     def value(self, start: int, end: int, quoted: bool = False) -> Text:
         """The value of characters that are not split: an assignment, a default."""
-        pieces = tuple(p for p in self._items(start, end, quoted, False) if p is not None)
+        try:
+            pieces = tuple(p for p in self._items(start, end, quoted, False) if p is not None)
+        except ScanError:
+            return Text.unknown(self.origin(start, end), _UNCLOSED)
         return replace(self.text_of(Word(pieces, start, end)), many=False)
 
     def text_of(self, word: Word) -> Text:
@@ -136,18 +147,18 @@ class Expander:
         return None
 
     def _has_braces(self, word: Word) -> bool:
-        bare = [p for p in word.pieces if not p.quoted and p.literal]
-        if not any("{" in self.text[p.start : p.end] for p in bare):
-            return False
-        shape = "".join(self.text[p.start : p.end] if p in bare else "\0" for p in word.pieces)
-        return _BRACES.search(shape) is not None
+        shape = "".join(
+            self.text[piece.start : piece.end] if piece.literal and not piece.quoted else "\0"
+            for piece in word.pieces
+        )
+        return "{" in shape and _BRACES.search(shape) is not None
 
     def _items(
         self, start: int, end: int, quoted: bool, split: bool, inner: bool = False
     ) -> _Items:
         """The pieces of a word; `inner` text, a default, is itself split at its blanks."""
         for atom in atoms(self.text, start, end, quoted, self.expand):
-            self.work.spend(1)
+            self.work.spend(_STEP)
             if atom.kind == "expansion":
                 yield from self._expansion(atom, split)
             elif atom.kind == "escape":
@@ -269,7 +280,7 @@ class Expander:
             yield self._unknown(atom, reason, False, split and not single, given.related)
             return
         value = given.mapped.text
-        self.work.spend(len(value) + 1)
+        self.work.spend(len(value) + _STEP)
         splits = split and not atom.quoted
         cut = _fields(value) if splits else [(0, len(value))]
         span = self.origin(atom.start, atom.end).span
@@ -300,7 +311,7 @@ class Expander:
 
     def _element(self, element: Text, atom: Atom) -> Piece:
         """One element that is a word as it stands, or a part of one."""
-        self.work.spend(1 + len(element.value or ""))
+        self.work.spend(_STEP + len(element.value or ""))
         span = self.origin(atom.start, atom.end).span
         mapped = None if element.value is None else Mapped.all_at(element.value, span)
         (piece,) = word_of(defined(element)).pieces

@@ -87,7 +87,7 @@ def _split(shell: Expander, until: str, expand: bool, found: list[Text]) -> None
             end = word_end(text, at, until + "\r", expand)
         except ScanError:
             rest = shell.origin(at, len(text))
-            found.append(Text.unknown(rest, "a quote is not closed", many=True))
+            found.append(Text.unknown(rest, "a quote does not close", many=True))
             return
         found += shell.texts(RawWord(at, end))
         at = end

@@ -220,7 +220,7 @@ def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> 
 
 
 def _script(argv: Sequence[Text]) -> tuple[Text, tuple[Text, ...]] | None:
-    """The script in `bash -c script name args...`, with the words after it."""
+    """The script in `bash -c script name args...`, with the words after its name."""
     words = list(argv)
     while words and basename(words[0].value or "") in ("exec", "tini", "dumb-init", "--", "-g"):
         del words[0]
@@ -230,7 +230,7 @@ def _script(argv: Sequence[Text]) -> tuple[Text, tuple[Text, ...]] | None:
         value = word.value or ""
         if value.startswith("-") and not value.startswith("--") and "c" in value:
             after = words[at + 1 :]
-            return (after[0], tuple(after[1:])) if after else None
+            return (after[0], tuple(after[2:])) if after else None
         if not value.startswith(("-", "+")) and value not in ("pipefail", "errexit", "nounset"):
             return None
     return None
