@@ -37,6 +37,7 @@ from shardlint.plugins import (
     Finding,
     Fix,
     Found,
+    LayoutRule,
     Note,
     Plugins,
     Problem,
@@ -61,6 +62,7 @@ from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 __all__ = [
     "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine", "Finding", "Fix",
     "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch", "Layout", "LayoutFacts",
+    "LayoutRule",
     "Mapped", "Memory", "ModelFacts", "Never", "Note", "Origin", "Placement", "Plugins", "Position",
     "Problem", "Project", "Ranks", "ReadContext", "ReadResult", "Reader", "Reading", "Refusal",
     "Related", "Releases", "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts",

@@ -198,15 +198,12 @@ class Rule:
         return " ".join(cls.page().split("\n\n", 1)[0].split())
 
 
-class ConstraintRule(Rule):
-    """A rule whose numbers, places and refusal come with the engine's constraints of its name.
+class LayoutRule(Rule):
+    """A rule about the layout: it needs the fields that the engine declares for its name.
 
-    A subclass writes a message template over `Constraint` (`{left}`, `{right}`, `{subject}`) plus
-    `{says}`: what happens and the engine's own words.
+    With fields in `model` it needs the shape of the model too. An engine that declares no field is
+    not judged.
     """
-
-    severity: ClassVar[Severity] = "error"
-    message: ClassVar[str]
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and bool(engine.reads(self.name))
@@ -216,13 +213,24 @@ class ConstraintRule(Rule):
         return layout + (("model_facts",) if self.model else ()) + self.needs
 
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
-        """With every degree at 1 there is nothing to divide."""
+        """With every degree at 1 there is nothing to divide or to copy."""
         default = Layout()
         layout = {name: fact for name, fact in facts.items() if name.startswith("layout.")}
         return all(
             fact.cases and set(fact.values) == {getattr(default, name.removeprefix("layout."))}
             for name, fact in layout.items()
         )
+
+
+class ConstraintRule(LayoutRule):
+    """A rule whose numbers, places and refusal come with the engine's constraints of its name.
+
+    A subclass writes a message template over `Constraint` (`{left}`, `{right}`, `{subject}`) plus
+    `{says}`: what happens and the engine's own words.
+    """
+
+    severity: ClassVar[Severity] = "error"
+    message: ClassVar[str]
 
     def check(self, world: World) -> Iterator[Found]:
         for constraint in world.constraints(self.name):

@@ -37,24 +37,25 @@ it reserves nothing for the engine alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from shardlint.api import Engine, Found, Rule, ServingPlan, World
+from shardlint.api import Engine, Found, Known, LayoutRule, ServingPlan, World
 
 from shardlint_rules.gpu_count_short import product
 
 
-class GpuCountSurplus(Rule):
+class GpuCountSurplus(LayoutRule):
     id, name = "SL302", "gpu-count-surplus"
     severity = "warning"
+    needs = ("placement.devices", "placement.pods_per_group")
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
-        return bool(engine.reads(self.name)) and stated.is_known and stated.only != "all"
+        return super().applies(plan, engine) and stated.is_known and stated.only != "all"
 
-    def fields(self, engine: Engine) -> tuple[str, ...]:
-        layout = tuple(f"layout.{name}" for name in engine.reads(self.name))
-        return (*layout, "placement.devices", "placement.pods_per_group")
+    def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
+        return False  # one GPU used of several is just what this is about
 
     def check(self, world: World) -> Iterator[Found]:
         ranks, devices = world.ranks, world.devices

@@ -23,18 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, ModelFacts, Rule, ServingPlan, World
+from shardlint.api import Found, LayoutRule, ModelFacts, World
 
 
-class KvReplication(Rule):
+class KvReplication(LayoutRule):
     id, name = "SL103", "kv-replication"
     severity = "warning"
+    model = ("kv_heads",)
 
-    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        return bool(engine.reads(self.name))
-
-    def fields(self, engine: Engine) -> tuple[str, ...]:
-        return (*(f"layout.{name}" for name in engine.reads(self.name)), "model_facts")
+    def lacks(self, model: ModelFacts) -> str | None:
+        return None if model.mla else super().lacks(model)
 
     def check(self, world: World) -> Iterator[Found]:
         model, ranks = world.model, world.ranks

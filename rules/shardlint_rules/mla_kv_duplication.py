@@ -21,18 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, Rule, ServingPlan, World
+from shardlint.api import Found, LayoutRule, ModelFacts, World
 
 
-class MlaKvDuplication(Rule):
+class MlaKvDuplication(LayoutRule):
     id, name = "SL104", "mla-kv-duplication"
     severity = "warning"
+    model = ("kv_lora_rank", "kv_heads")
 
-    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        return bool(engine.reads(self.name))
-
-    def fields(self, engine: Engine) -> tuple[str, ...]:
-        return (*(f"layout.{name}" for name in engine.reads(self.name)), "model_facts")
+    def lacks(self, model: ModelFacts) -> str | None:
+        return None if model.mla or model.kv_heads else "kv_lora_rank"
 
     def check(self, world: World) -> Iterator[Found]:
         model, ranks = world.model, world.ranks
