@@ -517,9 +517,7 @@ class Engine(Protocol):
         """The option that sets a layout field; a short one beside the short option `like`."""
         ...
 
-    def flag_refused(
-        self, flag: Flag, releases: Known[Releases]
-    ) -> Literal["error", "warning"] | None:
+    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         """How sure it is that the engine's parser refuses an option that its table lacks."""
         ...
 

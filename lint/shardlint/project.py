@@ -280,9 +280,14 @@ def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | No
         if given:
             raise PathError(f"{name}: {error.strerror or error}") from None
         return _unread(name, f"cannot be opened ({error.strerror or error})")
-    if not given and not LOOK.search(data):
+    if not given and (not LOOK.search(data) or (b"\0" in data[:8192] and not _is_manifest(path))):
         return None
     return read_bytes(setup, name, data)
+
+
+def _is_manifest(path: Path) -> bool:
+    """By its name: only such a file is missed when it cannot be read."""
+    return path.suffix.lower() in (".yaml", ".yml", ".json", ".sh")
 
 
 def _unread(name: str, message: str) -> Reading:

@@ -32,7 +32,7 @@ class FlagUnknown(Rule):
 
     def check(self, world: World) -> Iterator[Found]:
         for index, flag in enumerate(world.plan.flags):
-            severity = world.engine.flag_refused(flag, world.plan.versions)
+            severity = world.engine.flag_refused(flag, world.plan)
             if severity is not None:
                 yield Found(
                     message=_message(flag, world, severity == "error"),

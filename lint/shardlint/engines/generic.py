@@ -69,9 +69,7 @@ class RecognisedEngine:
     def flag_name(self, field: str, like: str = "") -> str:
         raise LookupError(f"the options of {self.label} are not known")
 
-    def flag_refused(
-        self, flag: Flag, releases: Known[Releases]
-    ) -> Literal["error", "warning"] | None:
+    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

@@ -196,13 +196,16 @@ class VLLM:
     def flag_name(self, field: str, like: str = "") -> str:
         return self.table.spelling(field, like)
 
-    def flag_refused(
-        self, flag: Flag, releases: Known[Releases]
-    ) -> Literal["error", "warning"] | None:
-        """Certain for the release in the table; a guess for the others, unless they had it."""
-        if flag.flag is not None:
+    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
+        """Certain for the release in the table; a guess for the others, unless they had it.
+
+        An image that is not vLLM's own may bring plugins with further options.
+        """
+        image = plan.image.only
+        own = plan.image.is_unset or launchers.image_tells_version(self.name, image)
+        if flag.flag is not None or not own:
             return None
-        if _is_checked_release(releases):
+        if _is_checked_release(plan.versions):
             return "error"
         name = (flag.written.value or "").split("=", 1)[0].split(".", 1)[0].replace("_", "-")
         return None if name in self.table.listed_elsewhere else "warning"

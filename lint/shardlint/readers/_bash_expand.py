@@ -85,7 +85,11 @@ class Expander:
                     words[-1].append(item)
         except ScanError:
             return self._several(raw, _UNCLOSED)
-        found = [Word(tuple(pieces), raw.start, raw.end) for pieces in words if pieces]
+        found = [
+            Word(tuple(pieces), raw.start, raw.end)
+            for pieces in words
+            if any(piece.quoted or piece.mapped is None or piece.mapped.text for piece in pieces)
+        ]
         if any(self._has_braces(word) for word in found):
             return self._several(raw, "its braces stand for several words")
         return [part for word in found for part in self._named(word)]
@@ -126,15 +130,16 @@ class Expander:
         if len(pieces) == 1 and pieces[0].whole is not None:
             return pieces[0].whole
         origin, places = self.origin(word.start, word.end), related(pieces)
-        for piece in pieces:
+        solid = [piece for piece in pieces if piece.mapped is None or piece.mapped.text]
+        for piece in solid:
             if piece.mapped is None:
-                many = piece.listed or (piece.many and len(pieces) == 1)
+                many = piece.listed or (piece.many and len(solid) == 1)
                 return Text.unknown(origin, piece.reason, related=places, many=many)
         mapped = joined([p.mapped for p in pieces if p.mapped is not None] or [Mapped("", [], [])])
         if why := self._hole_in(mapped.text):
             return Text.unknown(origin, why, related=places)
         literal = all(piece.literal for piece in pieces) and not _torn(pieces, mapped.text)
-        definition = pieces[0].home if len(pieces) == 1 and not literal else None
+        definition = solid[0].home if len(solid) == 1 and not literal else None
         mapped = replace(mapped, literal=literal)
         return Text(mapped, origin, None, places, definition, assumed(pieces))
 
@@ -256,8 +261,8 @@ class Expander:
 
     def _nothing(self, atom: Atom, assumes: frozenset[str] = frozenset()) -> _Items:
         """No characters: no word either, unless quotes make it an empty one."""
-        if atom.quoted:
-            yield Piece(Mapped("", [], []), True, atom.start, atom.end, assumes=assumes)
+        empty = Mapped("", [], [])
+        yield Piece(empty, atom.quoted, atom.start, atom.end, assumes=assumes)
 
     def _unknown(
         self,

@@ -26,13 +26,16 @@ def read_script(
     file: str,
     variables: Mapping[str, Text] = NOTHING,
     arguments: Sequence[Text] | None = None,
+    *,
+    name: Text | None = None,
 ) -> tuple[Command, ...]:
     """The commands of a script, those of scripts inside it included; never raises.
 
-    `variables` are the environment that it starts with, `arguments` its `$1`, `$2` and so on.
+    `variables` are the environment that it starts with, `arguments` its `$1`, `$2` and so on,
+    `name` is `$0`.
     """
     words = None if arguments is None else tuple(arguments)
-    scope = Scope(_environment(variables), Arguments(words))
+    scope = Scope(_environment(variables), Arguments(words), name)
     run = Run(Work(MAX_WORK))
     with suppress(WorkError):
         Reader(run, script, file, scope).read()

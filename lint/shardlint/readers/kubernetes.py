@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
@@ -51,21 +52,22 @@ TEMPLATE = re.compile(
 SUPPRESS = "shardlint/ignore"
 
 
+YAML_NAMES = (".yaml", ".yml", ".json")
+UNTELLING = ("", ".tpl", ".tmpl", ".template", ".example", ".sample", ".dist")
+_TOP_KEYS = re.compile(r"\A\s*\{|^(apiVersion|services|containers|command|args):", re.MULTILINE)
+
+
 @lru_cache(maxsize=4)
 def _documents(source: Source) -> tuple[Node, ...]:
     return tuple(documents(source))
 
 
 def yaml_like(source: Source) -> bool:
-    """YAML or JSON by name, or by a first look at the text."""
-    name = source.name.lower()
-    if name.endswith((".yaml", ".yml", ".json")):
+    """YAML or JSON by its name; without a telling name, by a first look at the text."""
+    suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
+    if suffix in YAML_NAMES:
         return True
-    return bool(
-        re.search(
-            r"^\s*\{|^(apiVersion|services|containers|command|args):", source.text[:4000], re.M
-        )
-    )
+    return suffix in UNTELLING and _TOP_KEYS.search(source.text[:4000]) is not None
 
 
 def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:

@@ -1,0 +1,375 @@
+"""Write what the documentation takes from the code, or check that it is up to date.
+
+    python scripts/build_docs.py           write docs/ and the marked parts of the other pages
+    python scripts/build_docs.py --check   write nothing; exit 1 if something differs
+
+A page of docs/rules is a rule's docstring. A part between `<!-- generated: NAME -->` and
+`<!-- end -->` is replaced by what PARTS makes for NAME: a table, a file, or the output of a command
+that is run here. Nothing of it is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from textwrap import TextWrapper
+from typing import Any, TypeAlias
+
+from click.testing import CliRunner
+from shardlint import cli, config
+from shardlint.engines import builtin as engines
+from shardlint.plugins import Plugins, Rule
+from shardlint.project import Setup
+from shardlint.readers import builtin as readers
+from shardlint.reports import builtin as reports
+from shardlint_schemas import schema
+
+ROOT = Path(__file__).resolve().parents[1]
+RULES = "docs/rules"
+MARKED = ("README.md", "CONTRIBUTING.md")
+MARK = re.compile(r"(<!-- generated: ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOTICE = "<!-- Made by scripts/build_docs.py from {}: change that instead. -->\n\n"
+BUILT_IN = Plugins([engines, readers, reports])
+
+Schema: TypeAlias = Mapping[str, Any]
+
+WORDS = {
+    "string": "text",
+    "integer": "whole number",
+    "object": "table",
+    "boolean": "true or false",
+}
+"""Types of JSON Schema as people call them."""
+
+
+# -------------------------------------------------------------------------------------- rules
+
+
+def rules() -> list[type[Rule]]:
+    """The rules of this repository, whatever else is installed."""
+    return [rule for rule in BUILT_IN.rules() if rule.__module__.startswith("shardlint_rules.")]
+
+
+def rule_page(rule: type[Rule]) -> str:
+    source = f"the docstring of rules/shardlint_rules/{rule.__module__.rpartition('.')[2]}.py"
+    switch = "on" if rule.enabled else "off"
+    head = f"`{rule.id}` · {rule.severity} · {switch} by default · {_fix(rule)}"
+    page = re.sub(r"^```(\w+) fails$", r"Reported:\n\n```\1", rule.page(), flags=re.M)
+    page = re.sub(r"^```(\w+) passes$", r"Not reported:\n\n```\1", page, flags=re.M)
+    return f"{NOTICE.format(source)}# {rule.name}\n\n{head}\n\n{page}"
+
+
+def _fix(rule: type[Rule]) -> str:
+    return f"fix: {rule.fix}" if rule.fix else "no fix"
+
+
+def rule_index() -> str:
+    text = (
+        "An error does not start, dies at or before the first request, or is never scheduled. A"
+        " warning runs, and is\nwasteful, slow or risky; or it is an error in some of the releases,"
+        " models or cards that the file leaves\nopen. Info is advice.\n"
+    )
+    return f"{NOTICE.format('the rules')}# Rules\n\n{text}\n{rule_table('rules/')}"
+
+
+def rule_table(folder: str) -> str:
+    rows = (
+        [rule.id, f"[{rule.name}]({folder}{rule.name}.md)", rule.severity, rule.fix or "",
+         rule.summary().removesuffix(".")]
+        for rule in rules()
+    )  # fmt: skip
+    return table(["id", "name", "severity", "fix", "what it finds"], rows)
+
+
+# -------------------------------------------------------------------------------------- schemas
+
+
+def configuration() -> str:
+    root = schema("config")
+    text = [
+        NOTICE.format("schemas/shardlint_schemas/config.schema.json"),
+        "# Configuration\n\n",
+        f"{root['description']}\n\n",
+        example_config(),
+        "\n## Top level\n\n",
+        _properties(root, root, tables=False),
+    ]
+    for name, value in root["properties"].items():
+        if _table_of(value, root):
+            text.append(f"\n## {_header(name, value)}\n\n{value['description']}\n\n")
+            text.append(_rows_of(_table_of(value, root), root))
+    return "".join(text)
+
+
+def _header(name: str, value: Schema) -> str:
+    if value["type"] == "array":
+        return f"`[[{name}]]`"
+    keyed = {"gpus": '[gpus."NAME"]', "models": '[models."ID"]'}
+    return f"`{keyed.get(name, f'[{name}]')}`"
+
+
+def _table_of(value: Schema, root: Schema) -> Schema | None:
+    """What stands in the table of this key; None if the key is no table."""
+    if value.get("type") == "object":
+        return value
+    return value["items"] if resolved(value.get("items", {}), root).get("properties") else None
+
+
+def _rows_of(value: Schema | None, root: Schema) -> str:
+    assert value is not None
+    each = resolved(value.get("additionalProperties") or {}, root)
+    if each.get("properties"):
+        return _properties(each, root)
+    if value.get("properties"):
+        return _properties(value, root)
+    return f"Each value is a {_kind(each, root)}.\n"
+
+
+def _properties(value: Schema, root: Schema, *, tables: bool = True) -> str:
+    rows = (
+        [f"`{name}`", _kind(item, root), _description(item, root)]
+        for name, item in value["properties"].items()
+        if tables or not _table_of(item, root)
+    )
+    return table(["key", "value", "meaning"], rows)
+
+
+def resolved(value: Schema, root: Schema) -> Schema:
+    """A schema with what its reference adds; its own words win."""
+    if "$ref" not in value:
+        return value
+    target = resolved(root["$defs"][value["$ref"].rpartition("/")[2]], root)
+    return {**target, **{key: item for key, item in value.items() if key != "$ref"}}
+
+
+def _description(value: Schema, root: Schema) -> str:
+    text = str(resolved(value, root).get("description", ""))
+    default = resolved(value, root).get("default")
+    return text if default is None else f"{text} Default: `{_literal(default)}`."
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _kind(value: Schema, root: Schema) -> str:
+    """The type in words: "list of text", "`rdma`, `ethernet` or `none`"."""
+    value = resolved(value, root)
+    if "enum" in value:
+        words = [f"`{word}`" for word in value["enum"]]
+        return f"{', '.join(words[:-1])} or {words[-1]}"
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "anyOf" in value:
+        return " or ".join(dict.fromkeys(_kind(item, root) for item in value["anyOf"]))
+    kind = value["type"]
+    if kind == "array":
+        return f"list of {_plural(_kind(value['items'], root))}"
+    return " or ".join(WORDS.get(name, name) for name in ([kind] if isinstance(kind, str) else kind))
+
+
+def _plural(words: str) -> str:
+    return words if words == "text" or "`" in words else f"{words}s"
+
+
+def json_formats() -> str:
+    text = [
+        NOTICE.format("schemas/shardlint_schemas"),
+        "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
+        " when a field is removed or\nchanges its meaning.\n",
+    ]
+    for name in ("check", "inspect"):
+        root = schema(name)
+        text += f"\n## {root['title']}\n\n{root['description']}\n\n", _fields(root, root)
+        for part, value in root["$defs"].items():
+            about = f"{value['description']}\n\n" if "description" in value else ""
+            if value.get("properties"):
+                text.append(f"\n### {part}\n\n{about}{_fields(value, root)}")
+            elif "enum" in value:
+                text.append(f"\n### {part}\n\n{about}{_kind(value, root)}.\n")
+    return "".join(text)
+
+
+def _fields(value: Schema, root: Schema) -> str:
+    rows = (
+        [f"`{name}`", _linked(item, root), _description(item, root)]
+        for name, item in value["properties"].items()
+    )
+    return table(["field", "value", "meaning"], rows)
+
+
+def _linked(value: Schema, root: Schema) -> str:
+    """The type in words, with the name of the part that it refers to."""
+    if value.get("type") == "array":
+        return f"list of {_plural(_linked(value['items'], root))}"
+    for item in value.get("anyOf", [value]):
+        target = item.get("$ref", "").rpartition("/")[2]
+        if target and root["$defs"][target].get("properties"):
+            return target + (" or null" if "anyOf" in value else "")
+    return _kind(value, root)
+
+
+# -------------------------------------------------------------------------------------- parts
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    cells = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
+    return "".join(f"| {line} |\n" for line in cells)
+
+
+def fenced(text: str, language: str = "") -> str:
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def command(line: str) -> str:
+    """A command line and what it prints, run in process at the root."""
+    back = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        result = CliRunner().invoke(cli.main, line.split()[1:])
+    finally:
+        os.chdir(back)
+    if result.exit_code not in (0, 1):
+        raise SystemExit(f"{line}: exit code {result.exit_code}\n{result.output}")
+    return fenced(f"$ {line}\n{result.output}")
+
+
+def example_config() -> str:
+    path = ROOT / "docs/example.toml"
+    config.check_rules(config.load(path, path.name), rules())
+    return fenced(path.read_text(encoding="utf-8"), "toml")
+
+
+def file(name: str) -> str:
+    languages = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".sh": "sh"}
+    path = ROOT / name
+    return fenced(path.read_text(encoding="utf-8"), languages.get(path.suffix, ""))
+
+
+def known() -> str:
+    """What is in the tables, counted."""
+    checked = [engine.label for engine in BUILT_IN.engines() if engine.checked]
+    seen = [engine.label for engine in BUILT_IN.engines() if not engine.checked]
+    setup = Setup(BUILT_IN)
+    models, cards = len(setup.catalogue.ids()), len(setup.devices.show())
+    return bullets(
+        f"Engines: the options of {_listed(checked)} are read. {_listed(seen)} are recognised by"
+        " image and command: their image, GPUs and replicas are read, their options are not.",
+        f"Models: {models:,} ids are in the catalogue. For any other model, rules that need its"
+        " shape are undecided, and `model-unresolved` says so.",
+        f"Accelerators: {cards} are in the table; another card needs `mem=` or `[gpus]`.",
+    )
+
+
+def bullets(*items: str) -> str:
+    fill = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "".join(f"{fill.fill(item)}\n" for item in items)
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def house() -> str:
+    """The rooms of the house with the first line of their docstrings."""
+    return table(["room", "what it holds"], _rooms())
+
+
+def _rooms() -> Iterator[list[str]]:
+    for name in ("lint/shardlint", "rules/shardlint_rules", "schemas/shardlint_schemas"):
+        yield [f"`{name}/`", _first_line(ROOT / name / "__init__.py")]
+        if name != "lint/shardlint":
+            continue
+        for path in sorted((ROOT / name).iterdir(), key=lambda path: (path.is_file(), path.name)):
+            if path.name.startswith("_") or path.suffix not in ("", ".py"):
+                continue
+            module = path / "__init__.py" if path.is_dir() else path
+            shown = f"{path.name}/" if path.is_dir() else path.name
+            yield [f"&nbsp;&nbsp;`{shown}`", _first_line(module)]
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n", 1)[0].split())
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "rules": lambda: rule_table(f"{RULES}/"),
+    "example configuration": example_config,
+    "known": known,
+    "house": house,
+}
+"""Named parts; `$ COMMAND` is a command with its output, `file PATH` a file of the repository."""
+
+
+def part(name: str) -> str:
+    if name.startswith("$ "):
+        return command(name.removeprefix("$ "))
+    if name.startswith("file "):
+        return file(name.removeprefix("file "))
+    return PARTS[name]()
+
+
+def filled(text: str) -> str:
+    """A page with its marked parts made anew."""
+    return MARK.sub(lambda found: f"{found[1]}\n{part(found[2])}\n{found[3]}", text)
+
+
+# -------------------------------------------------------------------------------------- files
+
+
+def pages() -> dict[str, str]:
+    """Every generated file with its text."""
+    found = {f"{RULES}/{rule.name}.md": rule_page(rule) for rule in rules()}
+    found["docs/rules.md"] = rule_index()
+    found["docs/configuration.md"] = configuration()
+    found["docs/json.md"] = json_formats()
+    for name in MARKED:
+        found[name] = filled((ROOT / name).read_text(encoding="utf-8"))
+    return found
+
+
+def stale(wanted: Mapping[str, str]) -> list[str]:
+    """Files that differ from what they should be, and pages of rules that are gone."""
+    found = [name for name, text in wanted.items() if _read(ROOT / name) != text]
+    pages_on_disk = sorted((ROOT / RULES).glob("*.md"))
+    gone = [f"{RULES}/{path.name}" for path in pages_on_disk]
+    return found + [name for name in gone if name not in wanted]
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def write(wanted: Mapping[str, str]) -> None:
+    for name in stale(wanted):
+        path = ROOT / name
+        if name not in wanted:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[name], encoding="utf-8", newline="\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    options = parser.parse_args(arguments)
+    wanted = pages()
+    if not options.check:
+        write(wanted)
+        return 0
+    differing = stale(wanted)
+    for name in differing:
+        print(f"{name} is out of date: run scripts/build_docs.py", file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
