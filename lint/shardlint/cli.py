@@ -89,6 +89,8 @@ def explained() -> Iterator[None]:
         yield
     except (ConfigError, HardwareError, ModelError, PathError) as error:
         raise Failure(str(error)) from None
+    except BrokenPipeError:
+        raise  # click ends quietly when the reader of a pipe has gone
     except OSError as error:
         raise Failure(f"{error.filename or 'input'}: {error.strerror or error}") from None
 

@@ -26,6 +26,9 @@ from shardlint.source import Edit, EditConflict, apply
 
 NO_NEWLINE = "\\ No newline at end of file\n"
 
+USUAL_NODE = 8
+"""GPUs of a node whose size nobody states: no fix asks one pod for more."""
+
 MOST_ROUNDS = 20
 """Fixes applied one after another, each to the texts that the last one left."""
 
@@ -115,7 +118,7 @@ def _other_count(world: World) -> Iterator[dict[str, int]]:
         yield _changes(layout, dp=copies)
     node = world.plan.placement.gpus_per_node.only
     stated = world.plan.placement.gpus_per_pod.only
-    if isinstance(stated, int) and (node is None or node >= ranks.gpus_per_pod):
+    if isinstance(stated, int) and ranks.gpus_per_pod <= (node or USUAL_NODE):
         yield {"gpus_per_pod": ranks.gpus_per_pod}
 
 

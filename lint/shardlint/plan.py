@@ -339,12 +339,14 @@ class Flag:
     """One option of the command line as the engine's parser sees it.
 
     `flag` is its name in the engine's table, None when the parser would refuse it; `problem` says
-    why then, `candidates` what was probably meant. `span` covers the option with its value.
+    why then, `candidates` what was probably meant. `more` are the further values of an option that
+    takes many; `span` covers the option with all of them.
     """
 
     written: Text
     flag: str | None
     value: Text | None = None
+    more: tuple[Text, ...] = ()
     span: Span
     negated: bool = False
     dotted: str | None = None

@@ -282,7 +282,24 @@ def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | No
         return _unread(name, f"cannot be opened ({error.strerror or error})")
     if not given and (not LOOK.search(data) or (b"\0" in data[:8192] and not _is_manifest(path))):
         return None
-    return read_bytes(setup, name, data)
+    reading = read_bytes(setup, name, data)
+    return _with_syntax(reading) if given else reading
+
+
+def _with_syntax(reading: Reading) -> Reading:
+    """A file named by the user is not passed over in silence when it is no YAML at all."""
+    source = reading.source
+    silent = not (reading.plans or reading.routers or reading.problems or reading.skipped)
+    if not silent or Path(source.name).suffix.lower() not in (".yaml", ".yml", ".json"):
+        return reading
+    from shardlint.readers.yaml_tree import YamlError, documents
+
+    try:
+        documents(source)
+    except YamlError as error:
+        problem = Problem(Origin(source.name, error.span), str(error))
+        return replace(reading, problems=(problem,))
+    return reading
 
 
 def _is_manifest(path: Path) -> bool:

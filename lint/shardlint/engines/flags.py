@@ -17,12 +17,17 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from shardlint.known import Known, Text
 from shardlint.plan import Flag
 from shardlint.record import record
-from shardlint.source import Origin, Span
+from shardlint.source import Span
 
 T = TypeVar("T")
 Takes: TypeAlias = Literal["value", "optional_value", "many", "none"]
 
 NEGATIVE_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
+GLUED = re.compile(r"(-[a-z]+)(\d+)")
+SENSES = ("--no-", "--disable-", "--enable-")
+END = "--"
+"""Behind it every word is positional."""
+
 HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30,
          "T": 2**40}  # fmt: skip
 
@@ -110,34 +115,84 @@ class FlagTable:
         """Option and negation of a spelling; several names if ambiguous; None if there is none."""
         if name in self.by_name:
             return self.by_name[name]
-        if not name.startswith("--") or len(name) < 4:
+        if not name.strip("-"):
             return None
         matches = tuple(sorted(known for known in self.by_name if known.startswith(name)))
         if len(matches) == 1:
             return self.by_name[matches[0]]
         return matches or None
 
+    def glued(self, word: str) -> tuple[Option, bool] | None:
+        """The option of one letter whose value stands without a blank: `-O3`, but not `-tp4`."""
+        return None if word.startswith("--") else self.by_name.get(word[:2])
+
     def guesses(self, name: str) -> tuple[str, ...]:
-        """Spellings that were probably meant, best first."""
+        """Spellings that were probably meant, best first; none of them says the opposite.
+
+        An option of another release is no slip of the pen: what replaced it means something else.
+        """
+        if name in self.listed_elsewhere:
+            return ()
         short = "-" + name.lstrip("-")
         if short in self.by_name:
             return (short,)
-        visible = [known for known in self.by_name if not known.startswith("--no-")]
-        return tuple(difflib.get_close_matches(name, visible, n=3, cutoff=0.8))
+        if (found := GLUED.fullmatch(short)) and found[1] in self.by_name:
+            return (f"{found[1]}={found[2]}",)
+        sense = _sense(name)
+        alike = [known for known in self.by_name if _sense(known) == sense]
+        return tuple(difflib.get_close_matches(name, alike, n=3, cutoff=0.8))
+
+    def option_of(self, spelling: str) -> Option:
+        """The option that a guess spells, which may have a value behind `=`."""
+        return self.by_name[spelling.partition("=")[0]][0]
+
+
+def _sense(name: str) -> str:
+    """What a spelling begins with where that decides between on and off."""
+    return next((word for word in SENSES if name.startswith(word)), "")
 
 
 @record
 class ParsedWords:
-    """Options and positional words; `open_ended` says where further ones may stand."""
+    """Options and positional words.
+
+    `open_ended` says why any number of further words may stand behind the first `open_at` options:
+    those may be overridden. `elsewhere` says why an option that is absent here may yet be set.
+    """
 
     flags: tuple[Flag, ...]
     positionals: tuple[Text, ...]
-    open_ended: str | None
+    open_ended: str | None = None
+    open_at: int = 0
+    elsewhere: str | None = None
 
     def last(self, *names: str) -> Flag | None:
         """The option that counts: the last one of these names."""
         found = [flag for flag in self.flags if flag.flag in names and flag.dotted is None]
         return found[-1] if found else None
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why these words may not be all the options."""
+        return self.open_ended or self.elsewhere
+
+    def read(self, name: str, convert: Callable[[str], T]) -> Known[T]:
+        """The value of an option; unset without it, unknown if it is not of the type."""
+        flag = self.last(name)
+        return self._sealed(converted(flag, convert), flag)
+
+    def switched(self, name: str) -> Known[bool]:
+        """Whether an on/off option is on; unset without it."""
+        flag = self.last(name)
+        return self._sealed(switch(flag), flag)
+
+    def _sealed(self, fact: Known[T], flag: Flag | None) -> Known[T]:
+        """With an open end, an absent option may yet come, and one before it be overridden."""
+        if flag is None:
+            return Known.unknown(self.incomplete) if self.incomplete else fact
+        if self.open_ended and self.flags.index(flag) < self.open_at:
+            return fact.assuming(f"nothing overrides it ({self.open_ended})")
+        return fact
 
 
 class _Parser:
@@ -147,97 +202,111 @@ class _Parser:
         self.flags: list[Flag] = []
         self.positionals: list[Text] = []
         self.open_ended: str | None = None
+        self.open_at = 0
 
     def run(self) -> ParsedWords:
         while self.at < len(self.words):
             word = self.words[self.at]
             self.at += 1
-            if word.many:
-                self.open_ended = word.reason or "more arguments follow"
-            elif word.value is not None and self.is_option(word.value):
+            if word.value == END:
+                self.positionals += self.words[self.at :]
+                break
+            if word.value is not None and self.is_option(word.value):
                 self.flags.append(self.option(word, word.value))
+            elif word.many or (word.value is None and self.has_model()):
+                self.open_ended = word.reason or "more arguments follow"
+                self.open_at = len(self.flags)
             else:
                 self.positionals.append(word)
-        return ParsedWords(tuple(self.flags), tuple(self.positionals), self.open_ended)
+        return ParsedWords(
+            tuple(self.flags), tuple(self.positionals), self.open_ended, self.open_at
+        )
+
+    def has_model(self) -> bool:
+        """Whether the one positional word is there: a further unknown word may be an option."""
+        return bool(self.positionals) or any(flag.flag == "--model" for flag in self.flags)
 
     def is_option(self, value: str) -> bool:
-        dashed = value.startswith("-") and len(value) > 1 and not NEGATIVE_NUMBER.match(value)
-        return dashed and " " not in value.split("=", 1)[0]
+        """In the order of argparse: what it can resolve, no number, nothing with a blank."""
+        if not value.startswith("-") or len(value) == 1:
+            return False
+        if value == END or self.table.resolve(_name(value)) or self.table.glued(value):
+            return True
+        return not NEGATIVE_NUMBER.match(value) and " " not in value.split("=", 1)[0]
 
     def option(self, word: Text, value: str) -> Flag:
         written, equals, _ = value.partition("=")
-        name, dot, rest = written.partition(".") if written.startswith("--") else (written, "", "")
-        if name.startswith("--"):
-            name = name.replace("_", "-")
+        name, dotted = _name(value), written.partition(".")[2]
         inline = word.part(len(written) + 1) if equals else None
         found = self.table.resolve(name)
-        if found is None and not written.startswith("--") and written[:2] in self.table.by_name:
-            found, inline = self.table.by_name[written[:2]], word.part(2)
+        if found is None and (found := self.table.glued(value)):
+            inline, dotted = word.part(2), ""
         if not isinstance(found, tuple) or not isinstance(found[0], Option):
             return self.refused(word, name, inline, found)
-        option, negated = found[0], bool(found[1])
-        return self.accepted(word, option, negated, inline, rest if dot else None)
+        return self.accepted(word, found[0], bool(found[1]), inline, dotted or None)
 
     def accepted(
         self, word: Text, option: Option, negated: bool, inline: Text | None, dotted: str | None
     ) -> Flag:
-        takes = "value" if dotted else "none" if negated else option.takes
+        takes = "anything" if dotted else "none" if negated else option.takes
+        values = (inline,) if inline is not None else self.values(takes)
         problem = None
-        value = inline
-        if takes == "none" and inline is not None:
+        if takes == "none" and values:
             problem = "ignored explicit argument"
-        elif takes == "value" and inline is None:
-            value = self.next_value()
-            problem = None if value is not None else "expected one argument"
-        elif takes == "optional_value" and inline is None:
-            value = self.next_value()
-        elif takes == "many":
-            value = self.all_values() if inline is None else inline
-        return self.flag(word, option.name, value, negated, dotted, problem)
+        elif takes in ("value", "anything") and not values:
+            problem = "expected one argument"
+        return self.flag(word, option.name, values, problem, negated=negated, dotted=dotted)
 
     def refused(
         self, word: Text, name: str, inline: Text | None, found: tuple[Any, ...] | None
     ) -> Flag:
-        value = inline if inline is not None else self.next_value()
+        """An option that the parser does not have, with the value that it was probably given."""
+        values = (inline,) if inline is not None else self.values("value")
         problem = "ambiguous option" if found else "unrecognized arguments"
         guesses = tuple(str(item) for item in found) if found else self.table.guesses(name)
-        return self.flag(word, None, value, False, None, problem, guesses)
+        return self.flag(word, None, values, problem, candidates=guesses)
 
     def flag(
         self,
         word: Text,
         name: str | None,
-        value: Text | None,
-        negated: bool,
-        dotted: str | None,
+        values: tuple[Text, ...],
         problem: str | None,
-        guesses: tuple[str, ...] = (),
+        **more: Any,
     ) -> Flag:
-        start, end = word.origin.span.start, word.origin.span.end
-        if value is not None:
-            end = max(end, value.origin.span.end)
+        ends = [text.origin.span.end for text in (word, *values)]
+        start = word.origin.span.start
         return Flag(
-            written=word, flag=name, value=value, span=Span(start, max(start, end)),
-            negated=negated, dotted=dotted, problem=problem, candidates=guesses,
+            written=word, flag=name, value=values[0] if values else None, more=values[1:],
+            span=Span(start, max(start, *ends)), problem=problem, **more,
         )  # fmt: skip
 
-    def next_value(self) -> Text | None:
-        """The next word if it can be a value; a place of many words may hold the value too."""
+    def values(self, takes: str) -> tuple[Text, ...]:
+        """The words after an option that belong to it."""
+        if takes == "none":
+            return ()
+        found: list[Text] = []
+        while (word := self.next_value(takes == "anything")) is not None:
+            found.append(word)
+            if takes != "many":
+                break
+        return tuple(found)
+
+    def next_value(self, anything: bool) -> Text | None:
+        """The next word if it can be a value. An unknown variable in this place is one word."""
         if self.at >= len(self.words):
             return None
         word = self.words[self.at]
-        if word.value is not None and self.is_option(word.value):
+        if word.value is not None and not anything and self.is_option(word.value):
             return None
-        if word.many:
-            self.open_ended = word.reason or "more arguments follow"
         self.at += 1
         return word
 
-    def all_values(self) -> Text | None:
-        first = self.next_value()
-        while first is not None and self.next_value() is not None:
-            pass
-        return first
+
+def _name(word: str) -> str:
+    """An option's name as the parser looks it up: without value and key, `_` read as `-`."""
+    name = word.partition("=")[0].partition(".")[0]
+    return name.replace("_", "-") if name.startswith("--") else name
 
 
 # ------------------------------------------------------------------------- values of options
@@ -253,7 +322,7 @@ def converted(flag: Flag | None, convert: Callable[[str], T]) -> Known[T]:
     if known.only is None:
         return Known.unknown(known.reason or "unresolved", known.origin, known.related)
     try:
-        return known.map(convert)
+        return known.map(convert).assuming(*flag.written.assumes)
     except ValueError as error:
         return Known.unknown(str(error), known.origin, known.related)
 
@@ -262,6 +331,13 @@ def whole(text: str) -> int:
     if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def size(text: str) -> int:
+    """A degree of parallelism; no engine starts with less than one rank."""
+    if (number := whole(text)) < 1:
+        raise ValueError(f"{text!r} is no size of a group")
+    return number
 
 
 def human(text: str) -> int:
@@ -285,12 +361,10 @@ def switch(flag: Flag | None) -> Known[bool]:
         return Known.unset()
     if flag.problem:
         return Known.unknown(flag.problem, flag.written.place)
-    return Known.of(not flag.negated, flag.written.place, related=flag.written.related)
-
-
-def origin_of(flag: Flag) -> Origin:
-    """The token that carries the option's value, or the option itself."""
-    return flag.value.place if flag.value is not None else flag.written.place
+    written = flag.written
+    return Known.of(
+        not flag.negated, written.place, related=written.related, assumes=written.assumes
+    )
 
 
 def names(flags: Iterable[Flag]) -> frozenset[str]:

@@ -23,7 +23,7 @@ from shardlint.readers._bash_scope import (
     joined,
     one_run,
     related,
-    uncertain,
+    shown,
     word_of,
 )
 from shardlint.source import Mapped, Origin, Span
@@ -200,12 +200,12 @@ class Expander:
             else:
                 listed = _LIST.match(text) is not None
                 single = text.startswith("${#")
-                yield self._unknown(atom, f"{_shown(text)} is not computed", listed, not single)
+                yield self._unknown(atom, f"{shown(text)} is not computed", listed, not single)
 
     def _parameter(self, inner: re.Match[str], atom: Atom, split: bool) -> _Items:
         name, index, test, _, offset = inner.groups()
         listed = name in ("@", "*") or index in ("@", "*")
-        found = self._look_up(name, index, offset)
+        found = self.scope.look_up(name, index, offset)
         if test and test[-1] != "?":
             choice = _choose(found, test)
             if choice == "word":
@@ -322,54 +322,6 @@ class Expander:
         (piece,) = word_of(defined(element)).pieces
         return replace(piece, mapped=mapped, start=atom.start, end=atom.end, whole=element)
 
-    def _look_up(
-        self, name: str, index: str | None, offset: str | None
-    ) -> tuple[Text, ...] | Missing:
-        """One value, or all elements of a list; or why there is none."""
-        if name in ("@", "*") or name.isdecimal() or name in "#?$!-":
-            return self._argument(name, offset)
-        variable = self.scope.variables.get(name)
-        if variable is None:
-            unread = f", and {self.scope.sourced} is not read" if self.scope.sourced else ""
-            return Missing(
-                f"{name} is not set in this file{unread}", f"{name} is not set in the environment"
-            )
-        value = variable.value
-        if offset is not None and index not in ("@", "*"):
-            return Missing(f"{name}:{offset} is not computed")
-        if isinstance(value, Text):
-            if value.mapped is None and index is not None:
-                return Missing(value.reason or _UNNAMED, related=(value.origin, *value.related))
-            return (value,) if index in (None, "0", "@", "*") else Missing()
-        if index in ("@", "*"):
-            return value[int(offset or 0) :]
-        return _nth(value, index or "0")
-
-    def _argument(self, name: str, offset: str | None) -> tuple[Text, ...] | Missing:
-        arguments = self.scope.arguments
-        if name in ("?", "$", "!", "-"):
-            return Missing(f"${name} is known only when it runs")
-        if name == "0":
-            return (self.scope.name,) if self.scope.name else Missing("$0 is not known")
-        if arguments.lost:
-            return Missing(arguments.lost)
-        if arguments.words is None:
-            if name in ("@", "*", "#"):
-                return Missing(f"the script's arguments, ${name}, are not known")
-            number = int(name) + arguments.shifted
-            return Missing(
-                f"the script's argument {number} is not known",
-                f"the script's argument {number} is not given",
-            )
-        if name == "#":
-            return Missing("the number of arguments is not known")
-        if name in ("@", "*"):
-            skipped = max(0, int(offset or 1) - 1)
-            if uncertain(arguments.words[:skipped]):
-                return Missing("the words before it are not known")
-            return arguments.words[skipped:]
-        return _nth(arguments.words, str(int(name) - 1))
-
     def _arithmetic(self, atom: Atom) -> Text:
         origin = self.origin(atom.start, atom.end)
         expression = self.value(atom.start + 3, atom.end - 2, quoted=True)
@@ -383,7 +335,7 @@ class Expander:
         return self._made(str(number), origin, used)
 
     def _number_of(self, name: str, used: list[Text]) -> int:
-        found = self._look_up(name, None, None)
+        found = self.scope.look_up(name, None, None)
         if isinstance(found, Missing):
             raise NumberError(found.reason or f"{name} is empty")
         used.append(defined(found[0]))
@@ -396,21 +348,21 @@ class Expander:
         """`$(basename ...)` and `$(dirname ...)`; the output of other commands is not known."""
         origin = self.origin(atom.start, atom.end)
         text = self.text[atom.start : atom.end]
-        shown = f"{_shown(text)} is known only when it runs"
+        running = f"{shown(text)} is known only when it runs"
         body = self.script.cut(atom.start + (1 if text[0] == "`" else 2), atom.end - 1)
         if not _PATH_COMMAND.match(body.text):
-            return Text.unknown(origin, shown)
+            return Text.unknown(origin, running)
         inside = Expander(body, self.file, self.scope, self.work)
         try:
             simple = inside.command(0)
         except ScanError:
-            return Text.unknown(origin, shown)
+            return Text.unknown(origin, running)
         used = [text for raw in simple.words for text in inside.texts(raw)]
         words = [text.value for text in used if text.value != "--"]
         options = any(value and value.startswith("-") for value in words)
         rest = body.text[simple.stop :].strip()
         if rest or options or None in words or len(words) not in (2, 3):
-            why = next((text.reason for text in used if text.reason), shown)
+            why = next((text.reason for text in used if text.reason), running)
             return Text.unknown(origin, why, related=related(used))
         output = part_of_path(*(word or "" for word in words)).rstrip("\n")
         return self._made(output, origin, used)
@@ -435,16 +387,6 @@ def _choose(found: tuple[Text, ...] | Missing, test: str) -> str:
     if test.endswith("+"):
         return "nothing" if empty or not found else "word"
     return "word" if empty or not found else "value"
-
-
-def _nth(words: tuple[Text, ...], index: str) -> tuple[Text, ...] | Missing:
-    """One element, unless an unknown number of others stands before it."""
-    if not re.fullmatch(r"-?\d{1,6}", index):
-        return Missing(f"the element {_shown(index)} is not known")
-    at = int(index)
-    if uncertain(words[: at + 1] if at >= 0 else words[at:]):
-        return Missing("the words before it are not known")
-    return (words[at],) if -len(words) <= at < len(words) else Missing()
 
 
 def _fields(value: str) -> list[tuple[int, int]]:
@@ -472,8 +414,3 @@ def _torn(pieces: tuple[Piece, ...], value: str) -> bool:
         if piece.end != following.start and cut < at < len(value):
             return True
     return False
-
-
-def _shown(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 40 else text[:39] + "…"

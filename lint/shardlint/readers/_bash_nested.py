@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from posixpath import basename
 
 from shardlint.known import Text
+from shardlint.record import record
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 
@@ -30,27 +30,26 @@ PREFIXES: dict[str, tuple[frozenset[str], int]] = {
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 
 
-@dataclass(slots=True)
+@record
 class Nested:
     """The index of the script's word, and variables that the words before it set."""
 
-    script: int = -1
-    env: dict[str, Text] = field(default_factory=dict)
+    script: int
+    env: Mapping[str, Text]
 
 
 def nested(argv: Sequence[Text]) -> Nested | None:
     """The script that these words give to a shell, or None."""
-    found = Nested()
+    env: dict[str, Text] = {}
     at = 0
     while at < len(argv):
         name = basename(argv[at].value or "")
         if name in SHELLS:
             script = _script(argv, at + 1)
-            found.script = -1 if script is None else script
-            return found if script is not None else None
+            return None if script is None else Nested(script, env)
         if name not in PREFIXES:
             return None
-        at = _behind_prefix(argv, at + 1, name, found.env)
+        at = _behind_prefix(argv, at + 1, name, env)
     return None
 
 

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from shardlint.known import Text
+from shardlint.readers._bash_assign import DECLARERS, Setter
 from shardlint.readers._bash_expand import Expander
 from shardlint.readers._bash_nested import nested
 from shardlint.readers._bash_scan import RawWord, ScanError, Simple, unix
@@ -24,10 +25,7 @@ from shardlint.readers._bash_scope import (
     Word,
     Work,
     WorkError,
-    assumed,
-    defined,
     joined,
-    related,
 )
 from shardlint.readers._bash_tree import GROUPS, LOOPS, SETTERS, SIMPLE, Tree, arms, assigned, chain
 from shardlint.record import record
@@ -44,17 +42,14 @@ MAX_BLOCKS = 60
 MAX_CALLS = 5
 """Scripts inside scripts, and functions that call functions."""
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _BETWEEN = re.compile(r"(?:[ \t\n;&]|#[^\n]*)*")
-_LOCAL = frozenset({"local", "declare", "typeset"})
-_DECLARE = _LOCAL | {"export", "readonly"}
 _KEYWORDS = frozenset({"{", "!", "then", "do", "else"})
 
 
 @record
 class Command:
-    """A simple command, in the order of the script.
+    """A simple command; several stand in the order in which they run.
 
     `argv` are its words, the name first, redirections left out; before a value that is not known
     `--name=` is a word of its own, without `=`. `env` are the variables in force, those before the
@@ -87,7 +82,7 @@ class Reader:
         self.shell = Expander(unix(script), file, scope, run.work)
         self.functions: dict[str, list[Node]] = {}
         self.called: set[str] = set()
-        self.local: set[str] | None = None
+        self.setter = Setter(self.shell)
         self.done = 0
 
     def read(self, conditional: bool = False, depth: int = 0) -> None:
@@ -189,7 +184,7 @@ class Reader:
             scope.sourced = scope.sourced or end.sourced
             if end.arguments != start.arguments:
                 scope.arguments = replace(start.arguments, lost=f"the arguments are set {how}")
-            for name in start.variables.keys() | end.variables.keys():
+            for name in sorted(start.variables.keys() | end.variables.keys()):
                 old, new = start.variables.get(name), end.variables.get(name)
                 changed = new or old
                 if changed and (old and old.value) is not (new and new.value):
@@ -208,19 +203,19 @@ class Reader:
         self.called.add(name)
         if self.calls >= MAX_CALLS:
             return
-        outer, done, local = self.shell.scope, self.done, self.local
+        outer, done, local = self.shell.scope, self.done, self.setter.local
         start = replace(scope.copy(), arguments=arguments)
         ends = [self._body(body, start, depth) for body in self.functions[name]]
-        self.shell.scope, self.done, self.local = outer, done, local
+        self.shell.scope, self.done, self.setter.local = outer, done, local
         self._settle(start, ends, "in a function")
 
     def _body(self, body: Node, start: Scope, depth: int) -> Scope:
-        self.shell.scope, self.done, self.local = start.copy(), 0, set()
+        self.shell.scope, self.done, self.setter.local = start.copy(), 0, set()
         self.calls += 1
         self._walk(body, True, depth)
         self.calls -= 1
         end = replace(self.shell.scope, arguments=start.arguments)
-        for name in self.local:
+        for name in self.setter.local:
             end.variables.pop(name, None)
             if name in start.variables:
                 end.variables[name] = start.variables[name]
@@ -245,27 +240,21 @@ class Reader:
 
     def _read(self, simple: Simple, conditional: bool, depth: int) -> None:
         words = list(simple.words)
-        while words and self._written(words[0]) in _KEYWORDS:
+        while words and self.setter.written(words[0]) in _KEYWORDS:
             del words[0]
-        before = list(takewhile(self._assignment, words))
+        before = list(takewhile(self.setter.assignment, words))
         words = words[len(before) :]
         if not words:
             for raw in before:
-                self._assign(raw, False)
-        elif self._written(words[0]) in _DECLARE:
-            self._declare(words)
+                self.setter.assign(raw, False)
+        elif self.setter.written(words[0]) in DECLARERS:
+            self.setter.declare(words)
         else:
             expanded = [word for raw in words for word in self.shell.words(raw)]
             scope = self._with(before)
             origin = self.shell.origin(simple.start, simple.end)
             if expanded:
                 self.start(expanded, origin, conditional, depth, scope)
-
-    def _written(self, raw: RawWord) -> str:
-        return self.shell.text[raw.start : raw.end]
-
-    def _assignment(self, raw: RawWord) -> re.Match[str] | None:
-        return _ASSIGNMENT.match(self.shell.text, raw.start, raw.end)
 
     def _with(self, assignments: list[RawWord]) -> Scope:
         """The scope of one command with assignments before it."""
@@ -274,7 +263,7 @@ class Reader:
             return scope
         self.shell.scope = scope.copy()
         for raw in assignments:
-            self._assign(raw, True)
+            self.setter.assign(raw, True)
         inner, self.shell.scope = self.shell.scope, scope
         return inner
 
@@ -306,10 +295,11 @@ class Reader:
         scope = self.shell.scope
         values = [text.value or "" for text in argv]
         if name in SETTERS or (name == "printf" and values[1:2] == ["-v"]):
-            named = values[2:3] if name == "printf" else values[1:]
-            for at, value in enumerate(named):
+            for text, value in zip(
+                argv[1:3] if name == "printf" else argv[1:], values[1:], strict=False
+            ):
                 if _NAME.fullmatch(value):
-                    scope.forget(value, f"by {name}", argv[at + 1].origin)
+                    scope.forget(value, f"by {name}", text.origin)
         elif name == "unset":
             for value in values[1:]:
                 scope.variables.pop(value, None)
@@ -322,79 +312,6 @@ class Reader:
             scope.arguments = Arguments(argv[values.index("--") + 1 :])
         elif name in ("source", ".") and len(argv) > 1:
             scope.sourced = argv[1].value or "a sourced file"
-
-    # assignments -------------------------------------------------------------------------------
-
-    def _declare(self, words: list[RawWord]) -> None:
-        """`export`, `declare` and the like: assignments, options and names."""
-        kind = self._written(words[0])
-        exported = kind == "export"
-        for raw in words[1:]:
-            if found := self._assignment(raw):
-                self._localize(kind, found[1])
-                self._assign(raw, exported)
-                continue
-            for text in self.shell.texts(raw):
-                value = text.value or ""
-                if value.startswith(("-", "+")):
-                    exported = exported or (value[0] == "-" and "x" in value)
-                else:
-                    self._declare_text(kind, text, value, exported)
-
-    def _declare_text(self, kind: str, text: Text, value: str, exported: bool) -> None:
-        """A word such as `"A=b"`, or a name alone."""
-        scope, name = self.shell.scope, value.partition("=")[0]
-        if not _NAME.fullmatch(name):
-            return
-        local = self._localize(kind, name)
-        if "=" in value:
-            scope.assign(name, text.part(len(name) + 1), exported)
-        elif local:
-            scope.assign(name, Text(Mapped("", [], []), text.origin))
-        elif name in scope.variables:
-            scope.assign(name, scope.variables[name].value, exported)
-
-    def _localize(self, kind: str, name: str) -> bool:
-        if self.local is None or kind not in _LOCAL:
-            return False
-        self.local.add(name)
-        return True
-
-    def _assign(self, raw: RawWord, exported: bool) -> None:
-        found = self._assignment(raw)
-        assert found is not None
-        name, index, plus = found.groups()
-        scope, origin = self.shell.scope, self.shell.origin(found.end(), raw.end)
-        old = scope.variables.get(name) if plus else None
-        if index:
-            scope.forget(name, "one element at a time", origin)
-        elif raw.items is None:
-            value = self.shell.value(found.end(), raw.end)
-            scope.assign(name, self._appended(name, old, value) if plus else value, exported)
-        elif any(self.shell.text[item.start] == "[" for item in raw.items):
-            scope.forget(name, "by keys", origin)
-        else:
-            items = [text for item in raw.items for text in self.shell.texts(item)]
-            scope.assign(name, (*_elements(old), *items), exported)
-
-    def _appended(self, name: str, old: Variable | None, added: Text) -> Text:
-        """The value after `name+=...`."""
-        if old is None:
-            unset = f"{name} is not set in the environment"
-            return replace(added, assumes=added.assumes | {unset})
-        before = old.value
-        if not isinstance(before, Text):
-            return Text.unknown(added.origin, f"{name} is set one element at a time")
-        used = [defined(before), added]
-        if before.mapped is None or added.mapped is None:
-            reason = before.reason or added.reason or f"{name} is not known"
-            return Text.unknown(added.origin, reason, related=related(used))
-        self.run.work.spend(len(before.mapped) + len(added.mapped))
-        first = before.mapped
-        if before.origin.file != self.shell.file:
-            first = Mapped.all_at(first.text, added.origin.span)
-        mapped = replace(joined([first, added.mapped]), literal=False)
-        return Text(mapped, added.origin, None, related(used), None, assumed(used))
 
     # scripts in commands -----------------------------------------------------------------------
 
@@ -426,15 +343,16 @@ class Reader:
         found = nested(argv)
         if found is None or not _any_known([words[found.script]]):
             return False
-        script, variables = self._script([words[found.script]])
-        holes = frozenset(variables)
+        file, script, variables = self.shell.file, *self._script([words[found.script]])
+        text = argv[found.script]
+        if text.mapped is not None and text.origin.file != file:  # it stands in another file
+            file, script = text.origin.file, text.mapped
         environment = {n: v for n, v in scope.variables.items() if v.exported}
         added = {name: Variable(text, True) for name, text in found.env.items()}
         rest = argv[found.script + 1 :]
         name = rest[0] if rest and not rest[0].many else None
         arguments = Arguments(rest[1:] if name else rest)
-        whole = words[found.script].pieces[0].whole
-        file = whole.origin.file if whole else self.shell.file
+        holes = frozenset(variables)
         inner = Scope({**environment, **added, **variables}, arguments, name, None, holes)
         Reader(self.run, script, file, inner, self.calls + 1).read(conditional, depth)
         return True
@@ -477,12 +395,3 @@ def _place(variable: Variable) -> Origin | None:
     if isinstance(variable.value, Text):
         return variable.value.origin
     return variable.value[0].origin if variable.value else None
-
-
-def _elements(old: Variable | None) -> tuple[Text, ...]:
-    """The elements that `name+=(...)` adds to."""
-    if old is None:
-        return ()
-    if not isinstance(old.value, Text):
-        return old.value
-    return (old.value if old.value.mapped else replace(old.value, many=True),)

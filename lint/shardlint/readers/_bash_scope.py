@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -58,6 +59,15 @@ class Arguments:
         return replace(self, words=self.words[count:], shifted=self.shifted + count)
 
 
+@record
+class Missing:
+    """There is no value: it is unset if `reason` is None or `assumption` holds, else unknown."""
+
+    reason: str | None = None
+    assumption: str | None = None
+    related: tuple[Origin, ...] = ()
+
+
 @dataclass(slots=True)
 class Scope:
     """What a command sees: variables, arguments, `$0`, and the file that was sourced before it.
@@ -94,14 +104,53 @@ class Scope:
     def exported(self) -> frozenset[str]:
         return frozenset(name for name, variable in self.variables.items() if variable.exported)
 
+    def look_up(
+        self, name: str, index: str | None, offset: str | None
+    ) -> tuple[Text, ...] | Missing:
+        """One value, or all elements of a list; or why there is none."""
+        if name in ("@", "*") or name.isdecimal() or name in "#?$!-":
+            return self._argument(name, offset)
+        variable = self.variables.get(name)
+        if variable is None:
+            unread = f", and {self.sourced} is not read" if self.sourced else ""
+            return Missing(
+                f"{name} is not set in this file{unread}", f"{name} is not set in the environment"
+            )
+        value = variable.value
+        if offset is not None and index not in ("@", "*"):
+            return Missing(f"{name}:{offset} is not computed")
+        if isinstance(value, Text):
+            if value.mapped is None and index is not None:
+                return Missing(value.reason or "unresolved", related=(value.origin, *value.related))
+            return (value,) if index in (None, "0", "@", "*") else Missing()
+        if index in ("@", "*"):
+            return value[int(offset or 0) :]
+        return _nth(value, index or "0")
 
-@record
-class Missing:
-    """There is no value: it is unset if `reason` is None or `assumption` holds, else unknown."""
-
-    reason: str | None = None
-    assumption: str | None = None
-    related: tuple[Origin, ...] = ()
+    def _argument(self, name: str, offset: str | None) -> tuple[Text, ...] | Missing:
+        arguments = self.arguments
+        if name in ("?", "$", "!", "-"):
+            return Missing(f"${name} is known only when it runs")
+        if name == "0":
+            return (self.name,) if self.name else Missing("$0 is not known")
+        if arguments.lost:
+            return Missing(arguments.lost)
+        if arguments.words is None:
+            if name in ("@", "*", "#"):
+                return Missing(f"the script's arguments, ${name}, are not known")
+            number = int(name) + arguments.shifted
+            return Missing(
+                f"the script's argument {number} is not known",
+                f"the script's argument {number} is not given",
+            )
+        if name == "#":
+            return Missing("the number of arguments is not known")
+        if name in ("@", "*"):
+            skipped = max(0, int(offset or 1) - 1)
+            if uncertain(arguments.words[:skipped]):
+                return Missing("the words before it are not known")
+            return arguments.words[skipped:]
+        return _nth(arguments.words, str(int(name) - 1))
 
 
 @record
@@ -197,3 +246,18 @@ def uncertain(words: Sequence[Text]) -> bool:
         for word, following in pairwise(words)
     )
     return halves or any(word.many for word in words)
+
+
+def _nth(words: tuple[Text, ...], index: str) -> tuple[Text, ...] | Missing:
+    """One element, unless an unknown number of others stands before it."""
+    if not re.fullmatch(r"-?\d{1,6}", index):
+        return Missing(f"the element {shown(index)} is not known")
+    at = int(index)
+    if uncertain(words[: at + 1] if at >= 0 else words[at:]):
+        return Missing("the words before it are not known")
+    return (words[at],) if -len(words) <= at < len(words) else Missing()
+
+
+def shown(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,27 +1,30 @@
 """Parts of a text whose value is filled in elsewhere, carried through word splitting.
 
 A hole is one private-use character in the text. After splitting, a word with a hole is unknown, and
-a bare word that is nothing but holes can be any number of words.
+in a script a bare word that is nothing but a hole can be any number of words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from shardlint.known import Text
 from shardlint.source import Mapped, Span
 
 FIRST, LAST = 0xE000, 0xF8FF
 _HOLE = re.compile(f"[{chr(FIRST)}-{chr(LAST)}]")
+_OWN = "it holds a private-use character"
 
 
 class Holes:
     """The holes of one text, and why each is one."""
 
     def __init__(self, text: str = "") -> None:
-        self.enabled = not _HOLE.search(text)  # a text with such characters of its own has no holes
         self.reasons: list[str] = []
+        # In a text with such characters of its own nobody can tell them from holes.
+        self.ambiguous = bool(_HOLE.search(text))
 
     def make(self, reason: str, span: Span) -> Mapped:
         self.reasons.append(reason)
@@ -32,14 +35,24 @@ class Holes:
         return tuple(self.restored(word) for word in words)
 
     def restored(self, word: Text) -> Text:
-        match = _HOLE.search(word.value or "") if self.enabled else None
-        if match is None or not self.reasons:
+        """The word of a script or command string, unknown if there is a hole in it."""
+        match = _HOLE.search(word.value or "")
+        if match is None or word.mapped is None:
             return word
-        reason = self.reasons[min(ord(match.group()) - FIRST, len(self.reasons) - 1)]
-        bare = word.value == match.group() and word.mapped is not None
-        whole = word.mapped.span() if word.mapped is not None else None
-        many = bare and whole == word.origin.span
-        return Text.unknown(word.origin, reason, related=word.related, many=many)
+        bare = word.value == match.group() and word.mapped.span() == word.origin.span
+        return Text.unknown(
+            word.origin, self._reason(match.group()), related=word.related, many=bare
+        )
+
+    def item(self, text: Text) -> Text:
+        """An item of a list, which stays one word: unknown at once if it is nothing but a hole."""
+        whole = _HOLE.fullmatch(text.value or "")
+        return replace(self.restored(text), many=False) if whole else text
+
+    def _reason(self, mark: str) -> str:
+        index = ord(mark) - FIRST
+        known = index < len(self.reasons) and not self.ambiguous
+        return self.reasons[index] if known else _OWN
 
 
 def concat(parts: Iterable[Mapped]) -> Mapped:

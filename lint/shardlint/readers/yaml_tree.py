@@ -44,6 +44,8 @@ class Node:
     style: str | None = None
     tag: str | None = None
     alias: bool = False
+    flow: bool = False
+    """A map or list in brackets."""
     pairs: list[tuple[Node, Node]] = field(default_factory=list)
     items: list[Node] = field(default_factory=list)
 
@@ -57,6 +59,11 @@ class Node:
         return plain and self.value in ("", "~", "null", "Null", "NULL")
 
     @property
+    def is_merge(self) -> bool:
+        """The key `<<`, which adds the entries of other maps."""
+        return self.kind == "scalar" and self.style is None and self.value == "<<"
+
+    @property
     def is_string(self) -> bool:
         return self.kind == "scalar" and not self.is_null
 
@@ -64,14 +71,13 @@ class Node:
         """Pairs of a map, those merged with `<<` after its own; a repeated key counts once."""
         if self.kind != "map":
             return
-        own = {key.value: (key, value) for key, value in self.pairs if key.value != "<<"}
+        own = {key.value: (key, value) for key, value in self.pairs if not key.is_merge}
         yield from own.values()
-        for _, merged in (pair for pair in self.pairs if pair[0].value == "<<"):
-            for base in merged.items if merged.kind == "list" else [merged]:
-                for key, value in _unmerged(base, depth=4):
-                    if key.value not in own:
-                        own[key.value] = (key, value)
-                        yield key, value
+        for base in _merged(self):
+            for key, value in base.pairs:
+                if key.value not in own and not key.is_merge:
+                    own[key.value] = (key, value)
+                    yield key, value
 
     def pair(self, name: str) -> tuple[Node, Node] | None:
         """Key node and value node of one entry; an entry without a value counts as missing."""
@@ -117,20 +123,30 @@ class Node:
             todo.extend(value for _, value in reversed(node.pairs))
 
 
-def _unmerged(node: Node, depth: int) -> Iterator[tuple[Node, Node]]:
-    """Entries of a merged map; chains of merges end at `depth`, so a cycle ends too."""
-    if node.kind != "map":
-        return
-    for key, value in node.pairs:
-        if key.value != "<<":
-            yield key, value
-    if depth:
-        for key, value in node.pairs:
-            if key.value == "<<":
-                yield from _unmerged(value, depth - 1)
+def _merged(node: Node) -> Iterator[Node]:
+    """Maps that are merged into one, also by way of others; each once, so that a cycle ends."""
+    seen = {id(node.pairs)}
+    todo = _bases(node)
+    while todo:
+        base = todo.pop()
+        if base.kind == "map" and id(base.pairs) not in seen:
+            seen.add(id(base.pairs))
+            yield base
+            todo += _bases(base)
+
+
+def _bases(node: Node) -> list[Node]:
+    """What the merge keys of a map name, the last first."""
+    named = [value for key, value in node.pairs if key.is_merge]
+    bases = [base for value in named for base in (value.items or [value])]
+    return bases[::-1]
 
 
 # ---------------------------------------------------------------------------------- documents
+
+
+BOM = "\ufeff"
+"""At the start of a text it is no character of the document, and libyaml does not count it."""
 
 
 def documents(source: Source) -> list[Node]:
@@ -162,19 +178,37 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
     from ruamel.yaml.error import MarkedYAMLError
     from ruamel.yaml.reader import ReaderError
 
+    builder = _Builder(source)
+    text, shift = source.text[builder.shift :], builder.shift
     try:
-        return _Builder(source).build(events(source.text))
+        return builder.build(events(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        at = min(mark.index if mark else 0, len(source.text))
+        at = min(mark.index + shift if mark else 0, len(source.text))
         what = " ".join(str(part) for part in (error.context, error.problem) if part)
         raise YamlError(what or "not YAML", Span(at, min(at + 1, len(source.text)))) from None
-    except ReaderError as error:
-        at = min(int(error.position), len(source.text))
-        raise YamlError(f"character {error.character!r} is not allowed", Span(at, at)) from None
+    except ReaderError:
+        raise _forbidden(source.text, shift) from None
     except (ValueError, IndexError, AssertionError, RecursionError) as error:
         # The parsers fail in these ways on texts that are not YAML, and then know no place.
         raise YamlError(f"not YAML ({error})", Span(0, 0)) from None
+
+
+_FORBIDDEN = re.compile(
+    "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+def _forbidden(text: str, start: int) -> YamlError:
+    """The first character that YAML does not allow; libyaml counts bytes, so look for it here."""
+    found = _FORBIDDEN.search(text, start)
+    if found is None:
+        return YamlError("a character is not allowed", Span(0, 0))
+    return YamlError(f"U+{ord(found.group()):04X} is not allowed in YAML", Span(*found.span()))
+
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#.*)*)+")
+"""Anchor and tag before a value, which libyaml counts as part of it."""
 
 
 class _Builder:
@@ -182,6 +216,7 @@ class _Builder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.shift = len(BOM) if source.text.startswith(BOM) else 0
         self.roots: list[Node] = []
         self.open: list[Node] = []
         self.keys: list[Node | None] = []
@@ -210,11 +245,14 @@ class _Builder:
         self.anchors = {}
 
     def _span(self, event: Any) -> Span:
-        return Span(event.start_mark.index, event.end_mark.index)
+        return Span(event.start_mark.index + self.shift, event.end_mark.index + self.shift)
 
     def _scalar(self, event: Any) -> None:
-        style = event.style or None
-        node = Node("scalar", self._span(event), self.source, event.value, style)
+        style, span = event.style or None, self._span(event)
+        if event.anchor or event.tag:
+            found = _PROPERTIES.match(self.source.text, span.start, span.end)
+            span = Span(found.end(), span.end) if found else span
+        node = Node("scalar", span, self.source, event.value, style)
         node.tag = None if any(event.implicit) else _tag(event)
         self._add(node, event.anchor)
 
@@ -224,15 +262,19 @@ class _Builder:
             raise YamlError(f"alias *{event.anchor} has no anchor", self._span(event))
         node = Node(
             anchored.kind, self._span(event), self.source, anchored.value, anchored.style,
-            anchored.tag, True, anchored.pairs, anchored.items,
+            anchored.tag, True, anchored.flow, anchored.pairs, anchored.items,
         )  # fmt: skip
         self._add(node, None)
 
     def _list(self, event: Any) -> None:
-        self._start(Node("list", self._span(event), self.source, tag=_tag(event)), event.anchor)
+        self._start(self._collection("list", event), event.anchor)
 
     def _map(self, event: Any) -> None:
-        self._start(Node("map", self._span(event), self.source, tag=_tag(event)), event.anchor)
+        self._start(self._collection("map", event), event.anchor)
+
+    def _collection(self, kind: Kind, event: Any) -> Node:
+        flow = bool(event.flow_style)
+        return Node(kind, self._span(event), self.source, tag=_tag(event), flow=flow)
 
     def _start(self, node: Node, anchor: str | None) -> None:
         self._add(node, anchor)
@@ -244,7 +286,7 @@ class _Builder:
     def _end(self, event: Any) -> None:
         node = self.open.pop()
         self.keys.pop()
-        node.span = Span(node.span.start, event.end_mark.index)
+        node.span = Span(node.span.start, event.end_mark.index + self.shift)
 
     def _add(self, node: Node, anchor: str | None) -> None:
         self.count += 1
@@ -386,8 +428,9 @@ def _block(raw: str, base: int, *, folded: bool) -> Iterator[Mapped]:
     indicators = header.group(1).split("#")[0]
     keep, strip = "+" in indicators, "-" in indicators
     lines = list(_lines(raw, header.end()))
-    first = next((text for _, text, _ in lines if text.strip(" ")), "")
-    found = len(first) - len(first.lstrip(" "))
+    leading = [len(text) - len(text.lstrip(" ")) for _, text, _ in lines]
+    first = next((at for at, (_, text, _) in enumerate(lines) if text.strip(" ")), None)
+    found = leading[first] if first is not None else max(leading, default=0)
     explicit = re.search(r"\d", indicators)
     for indent in range(found, -1, -1) if explicit else (found,):
         yield _block_lines(lines, base, indent, folded, keep, strip)
@@ -464,6 +507,7 @@ def integer(node: Node | None) -> Known[int]:
         return Known.unset()
     text = node.text()
     value = (text.value or "").strip()
-    if re.fullmatch(r"[+-]?\d{1,18}", value):
+    plain = node.style is None and node.tag is None
+    if re.fullmatch(r"[+-]?(0|[1-9][0-9]{0,17})" if plain else r"[+-]?[0-9]{1,18}", value):
         return Known.of(int(value), text.place)
     return Known.unknown(placeholder(value) or f"{value!r} is not a whole number", text.place)

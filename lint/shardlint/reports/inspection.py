@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from shardlint.known import Known
 from shardlint.plan import Engine, Ranks, Router, ServingPlan
 from shardlint.project import Project
+from shardlint.reports.words import counted
 
 FIELDS = {
     "model": "model", "tp": "layout.tp", "pp": "layout.pp", "dp": "layout.dp", "ep": "layout.ep",
@@ -163,8 +164,8 @@ def write_text(project: Project, out: TextIO) -> None:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
-    count = len(project.plans)
-    out.write(f"{count} {'plan' if count == 1 else 'plans'} in {len(project.readings)} files\n")
+    plans, files = len(project.plans), len(project.readings)
+    out.write(f"{counted(plans, 'plan')} in {counted(files, 'file')}\n")
 
 
 def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
@@ -206,7 +207,7 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     layout = plan.effective.world().only
     assert layout is not None
     inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
-    gpus = f"{ranks.gpus} {'GPU' if ranks.gpus == 1 else 'GPUs'}"
+    gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
         return f"{inside} = {gpus}"
     kind = "coupled engines" if ranks.coupled > 1 else "independent engines"
