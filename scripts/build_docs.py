@@ -127,7 +127,7 @@ def _rows_of(value: Schema | None, root: Schema) -> str:
         return _properties(each, root)
     if value.get("properties"):
         return _properties(value, root)
-    return f"Each value is a {_kind(each, root)}.\n"
+    return f"Each value: {_kind(each, root)}.\n"
 
 
 def _properties(value: Schema, root: Schema, *, tables: bool = True) -> str:
@@ -170,11 +170,13 @@ def _kind(value: Schema, root: Schema) -> str:
     kind = value["type"]
     if kind == "array":
         return f"list of {_plural(_kind(value['items'], root))}"
-    return " or ".join(WORDS.get(name, name) for name in ([kind] if isinstance(kind, str) else kind))
+    return " or ".join(
+        WORDS.get(name, name) for name in ([kind] if isinstance(kind, str) else kind)
+    )
 
 
 def _plural(words: str) -> str:
-    return words if words == "text" or "`" in words else f"{words}s"
+    return f"{words}s" if words in ("number", "whole number", "table") else words
 
 
 def json_formats() -> str:
@@ -204,13 +206,13 @@ def _fields(value: Schema, root: Schema) -> str:
 
 
 def _linked(value: Schema, root: Schema) -> str:
-    """The type in words, with the name of the part that it refers to."""
+    """The type in words, or a link to the part that it refers to."""
     if value.get("type") == "array":
         return f"list of {_plural(_linked(value['items'], root))}"
     for item in value.get("anyOf", [value]):
         target = item.get("$ref", "").rpartition("/")[2]
         if target and root["$defs"][target].get("properties"):
-            return target + (" or null" if "anyOf" in value else "")
+            return f"[{target}](#{target})" + (" or null" if "anyOf" in value else "")
     return _kind(value, root)
 
 

@@ -12,14 +12,25 @@ import os
 import re
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from shardlint.known import Known
 from shardlint.linter import Cure, Run, lint
-from shardlint.plan import Layout, ModelFacts, Refusal, ServingPlan
-from shardlint.plugins import Applicability, Finding, Fix, Result, World
+from shardlint.plan import (
+    Engine,
+    Flag,
+    KvGroup,
+    Layout,
+    ModelFacts,
+    Ranks,
+    Refusal,
+    ServingPlan,
+)
+from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Result, World
 from shardlint.project import Project
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
@@ -29,7 +40,7 @@ NO_NEWLINE = "\\ No newline at end of file\n"
 USUAL_NODE = 8
 """GPUs of a node whose size nobody states: no fix asks one pod for more."""
 
-MOST_ROUNDS = 20
+MOST_ROUNDS = 1000
 """Fixes applied one after another, each to the texts that the last one left."""
 
 
@@ -48,10 +59,9 @@ def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
     if cure.repair.kind == "flag":
         yield from _spelling(cure, finding)
         return
-    for delta in _layouts(cure.world):
-        fix = _layout_fix(cure.world, delta)
-        if fix is not None:
-            yield fix
+    if (asked := Asked.of(cure.world)) is not None:
+        fixes = (_layout_fix(asked, delta) for delta in _layouts(asked))
+        yield from (fix for fix in fixes if fix is not None)
 
 
 # ------------------------------------------------------------------------------- one spelling
@@ -73,53 +83,90 @@ def _spelling(cure: Cure, finding: Finding) -> Iterator[Fix]:
 # ------------------------------------------------------------------------------- layouts
 
 
-def _layouts(world: World) -> Iterator[dict[str, int]]:
+@record
+class Asked:
+    """What a layout fix starts from: the whole layout of a plan, decided in every field.
+
+    `devices` is what the process sees, `stated` the GPU count that the file holds and a fix can
+    change, `node` the most that there can be.
+    """
+
+    plan: ServingPlan
+    engine: Engine
+    layout: Layout
+    model: ModelFacts | None
+    devices: int | None
+    stated: int | None
+    node: int | None
+
+    @classmethod
+    def of(cls, world: World) -> Asked | None:
+        """None where a field is not decided: no change could be called valid."""
+        layout, placement = world.whole, world.plan.placement
+        if layout is None or world.ranks is None:
+            return None
+        stated = placement.gpus_per_pod.only
+        devices = world.devices if world.devices is not None else placement.devices.only
+        model = world.model if world.model is not None else world.plan.model_facts.only
+        return cls(
+            world.plan, world.engine, layout, model, devices,
+            stated if isinstance(stated, int) else None, placement.gpus_per_node.only,
+        )  # fmt: skip
+
+    def ranks(self, layout: Layout) -> Ranks:
+        return self.engine.ranks(layout, self.model, None)
+
+    def accepts(self, layout: Layout) -> bool:
+        constraints = self.engine.constraints(self.model, self.ranks(layout), layout)
+        return all(constraint.holds for constraint in constraints)
+
+    def count(self, layout: Layout) -> dict[str, int] | None:
+        """The change of the GPU count that a layout needs; None if there cannot be so many."""
+        need, there = self.ranks(layout).gpus_per_pod, self.devices
+        if need is None:
+            return None
+        if self.stated is None or need == self.stated:
+            return {} if there is None or need <= there else None
+        return {"gpus_per_pod": need} if self.node is None or need <= self.node else None
+
+
+def _layouts(asked: Asked) -> Iterator[dict[str, int]]:
     """Changes of layout and GPU count that the engine accepts, best first, without repeats."""
     seen: list[dict[str, int]] = []
-    ranks = world.ranks
-    if ranks is None or ranks.gpus_per_pod is None:
+    if asked.ranks(asked.layout).gpus_per_pod is None:
         return
-    refused = any(not item.holds for item in _without_count(world, world.layout))
-    deltas = _other_tp(world) if refused else _other_count(world)
+    deltas = _other_count(asked) if asked.accepts(asked.layout) else _other_tp(asked)
     for delta in deltas:
         if delta and delta not in seen:
             seen.append(delta)
             yield delta
 
 
-def _other_tp(world: World) -> Iterator[dict[str, int]]:
+def _other_tp(asked: Asked) -> Iterator[dict[str, int]]:
     """The largest smaller TP: with more DP on the same GPUs, then with fewer GPUs."""
-    layout, plan = world.layout, world.plan
-    gpus = plan.placement.devices.only
-    sizes = [tp for tp in range(layout.tp, 0, -1) if _accepted(world, replace(layout, tp=tp))]
-    stated = plan.placement.gpus_per_pod.only
+    layout, gpus = asked.layout, asked.devices
+    most = min(layout.tp, MOST_RANKS)
+    sizes = [tp for tp in range(most, 0, -1) if asked.accepts(replace(layout, tp=tp))]
     for tp in sizes:
         unit = tp * layout.pp * layout.pcp
         if gpus and _plain_dp(layout) and gpus % unit == 0 and gpus // unit > 1:
             dp = gpus // unit
-            if _accepted(world, replace(layout, tp=tp, dp=dp)):
+            if asked.accepts(replace(layout, tp=tp, dp=dp)):
                 yield _changes(layout, tp=tp, dp=dp)
                 break
     for tp in sizes[:1]:
-        change = _changes(layout, tp=tp)
-        need = world.engine.ranks(replace(layout, tp=tp), world.model, None).gpus_per_pod
-        if isinstance(stated, int) and need is not None and stated != need:
-            change["gpus_per_pod"] = need
-        yield change
+        count = asked.count(replace(layout, tp=tp))
+        if count is not None:
+            yield _changes(layout, tp=tp) | count
 
 
-def _other_count(world: World) -> Iterator[dict[str, int]]:
+def _other_count(asked: Asked) -> Iterator[dict[str, int]]:
     """Fewer data-parallel ranks on the GPUs there are, then as many GPUs as are needed."""
-    layout, ranks = world.layout, world.ranks
-    assert ranks is not None and ranks.gpus_per_pod is not None
-    gpus = world.devices or 0
-    copies = gpus // ranks.world_size
-    if _plain_dp(layout) and 0 < copies < layout.dp:
+    layout = asked.layout
+    copies = (asked.devices or 0) // asked.ranks(layout).world_size
+    if _plain_dp(layout) and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
         yield _changes(layout, dp=copies)
-    node = world.plan.placement.gpus_per_node.only
-    stated = world.plan.placement.gpus_per_pod.only
-    if isinstance(stated, int) and ranks.gpus_per_pod <= (node or USUAL_NODE):
-        yield {"gpus_per_pod": ranks.gpus_per_pod}
+    yield asked.count(layout) or {}
 
 
 def _plain_dp(layout: Layout) -> bool:
@@ -131,65 +178,58 @@ def _changes(layout: Layout, **fields: int) -> dict[str, int]:
     return {name: value for name, value in fields.items() if getattr(layout, name) != value}
 
 
-def _without_count(world: World, layout: Layout) -> Iterator[Any]:
-    ranks = world.engine.ranks(layout, world.model, None)
-    return world.engine.constraints(world.model, ranks, layout)
-
-
-def _accepted(world: World, layout: Layout) -> bool:
-    return all(constraint.holds for constraint in _without_count(world, layout))
-
-
-def _layout_fix(world: World, delta: Mapping[str, int]) -> Fix | None:
+def _layout_fix(asked: Asked, delta: Mapping[str, int]) -> Fix | None:
     """The fix with its edits, or None if a Site refuses one of them."""
     edits: list[Edit] = []
     for name, value in delta.items():
-        site = world.plan.sites.get(name)
+        site = asked.plan.sites.get(name)
         made = site.set(str(value)) if site is not None else Refusal("no site")
         if isinstance(made, Refusal):
             return None
         edits.extend(made)
-    layout = {name: value for name, value in delta.items() if name != "gpus_per_pod"}
-    change: dict[str, Any] = dict(layout)
-    after = replace(world.layout, **change)
-    return Fix(_title(world, delta, after), "unsafe", dict(delta), tuple(edits),
-               _estimate(world, after))  # fmt: skip
+    change: dict[str, Any] = {name: delta[name] for name in delta if name != "gpus_per_pod"}
+    after = replace(asked.layout, **change)
+    return Fix(_title(asked, delta, after), "unsafe", dict(delta), tuple(edits),
+               _estimate(asked, after))  # fmt: skip
 
 
-def _title(world: World, delta: Mapping[str, int], after: Layout) -> str:
-    before = world.plan.placement.gpus_per_pod.only
+def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
     if set(delta) == {"gpus_per_pod"}:
-        return f"{before} → {delta['gpus_per_pod']} GPUs for the same layout"
-    title = f"{_written(world.layout)} → {_written(after)}"
+        return f"{asked.stated} → {delta['gpus_per_pod']} GPUs for the same layout"
+    title = f"{_written(asked.layout)} → {_written(after)}"
+    need, there = asked.ranks(after).gpus_per_pod, asked.devices
     if "gpus_per_pod" in delta:
-        return f"{title} on {delta['gpus_per_pod']} GPUs instead of {before}"
-    gpus = world.plan.placement.devices.only
-    return f"{title} on the same {gpus} GPUs" if gpus else title
+        return f"{title} on {need} GPUs instead of {asked.stated}"
+    if there is None or need is None:
+        return title
+    return f"{title} on {f'the same {need}' if need == there else f'{need} of {there}'} GPUs"
 
 
 def _written(layout: Layout) -> str:
     """The degrees above 1: "TP 4 × DP 2"."""
-    degrees = (("TP", layout.tp), ("PP", layout.pp), ("DP", layout.dp))
+    degrees = (("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp), ("DP", layout.dp))
     return " × ".join(f"{name} {value}" for name, value in degrees if value > 1) or "TP 1"
 
 
-def _estimate(world: World, after: Layout) -> dict[str, dict[str, int]]:
+def _estimate(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
     """KV cache bytes of one token on one GPU, which the shape gives exactly."""
-    model = world.model
-    size = world.engine.dtype_bytes(world.plan, model) if model is not None else None
-    if model is None or size is None or not model.kv_groups or after.tp == world.layout.tp:
+    model, before = asked.model, asked.layout
+    if model is None or after.tp == before.tp or before.dcp > 1:
         return {}
-    if any(not group.fits(world.layout.tp) for group in model.kv_groups):
+    size = asked.engine.dtype_bytes(asked.plan, model)
+    full = [group for group in model.kv_groups if group.window is None]
+    if size is None or not full or any(not group.fits(before.tp) for group in model.kv_groups):
         return {}  # nothing is stored by a layout that cannot share the heads out
-    before = _kv_bytes(model, world.layout.tp, size)
     return {
-        "kv_bytes_per_token_per_gpu": {"before": before, "after": _kv_bytes(model, after.tp, size)}
+        "kv_bytes_per_token_per_gpu": {
+            "before": _kv_bytes(full, before.tp, size),
+            "after": _kv_bytes(full, after.tp, size),
+        }
     }
 
 
-def _kv_bytes(model: ModelFacts, tp: int, size: int) -> int:
-    """Layers with a window keep no further bytes once it is full: only the full ones count."""
-    groups = [group for group in model.kv_groups if group.window is None]
+def _kv_bytes(groups: Iterable[KvGroup], tp: int, size: int) -> int:
+    """Of the layers without a window: a full window takes no further bytes."""
     return sum(group.bytes_per_token(tp) for group in groups) * size // 2
 
 
@@ -211,31 +251,43 @@ def apply_fixes(project: Project, unsafe: bool) -> Outcome:
     """Apply fixes one by one, each judged by reading and linting again; nothing is written."""
     result = with_fixes(lint(project))
     applied: list[tuple[Finding, Fix]] = []
-    refused: dict[str, tuple[Finding, str]] = {}
-    changed: set[str] = set()
+    refused: dict[tuple[str | None, ...], tuple[Finding, str]] = {}
+    seen = {(name, source.text) for name, source in project.sources.items()}
     for _ in range(MOST_ROUNDS):
-        step = _step(project, result, unsafe, refused)
+        step = _step(project, result, unsafe, refused, seen)
         if step is None:
             break
         finding, fix, project, result = step
         applied.append((finding, fix))
-        changed |= {edit.file for edit in fix.edits}
-    return Outcome(project, result, tuple(applied), tuple(refused.values()), frozenset(changed))
+        seen |= {(name, project.sources[name].text) for name in _files(fix)}
+    changed = frozenset().union(*(_files(fix) for _, fix in applied))
+    return Outcome(project, result, tuple(applied), tuple(refused.values()), changed)
+
+
+def _files(fix: Fix) -> frozenset[str]:
+    return frozenset(edit.file for edit in fix.edits)
 
 
 def _step(
-    project: Project, result: Result, unsafe: bool, refused: dict[str, tuple[Finding, str]]
+    project: Project,
+    result: Result,
+    unsafe: bool,
+    refused: dict[tuple[str | None, ...], tuple[Finding, str]],
+    seen: set[tuple[str, str]],
 ) -> tuple[Finding, Fix, Project, Result] | None:
-    """The first fix that can be applied and holds what it says."""
+    """The first fix that can be applied, holds what it says, and leads to texts not seen before."""
     for finding in result.findings:
         for fix in finding.fixes:
-            if fix.applicability == "unsafe" and not unsafe:
-                continue
-            key = f"{finding.fingerprint}|{fix.title}"
-            if key in refused:
+            key = (finding.rule, finding.plan, finding.message, fix.title)
+            if key in refused or (fix.applicability == "unsafe" and not unsafe):
                 continue
             after = _tried(project, fix)
-            why = after if isinstance(after, str) else _worse(project, result, after, finding, fix)
+            if isinstance(after, str):
+                why: str | Result = after
+            elif any((name, after.sources[name].text) in seen for name in _files(fix)):
+                why = "it takes back another fix"
+            else:
+                why = _worse(project, result, after, finding, fix)
             if isinstance(why, str):
                 refused[key] = (finding, f"{fix.title}: {why}")
                 continue
@@ -260,38 +312,90 @@ def _worse(
     before: Project, old: Result, after: Project, finding: Finding, fix: Fix
 ) -> str | Result:
     """Why the fix is taken back, or the new result."""
-    if after.problems != before.problems and len(after.problems) > len(before.problems):
+    unread = (len(after.problems), len(after.broken)) > (len(before.problems), len(before.broken))
+    if unread or len(after.skipped) > len(before.skipped):
         return "the file cannot be read afterwards"
+    if (other := _other_change(before, after, finding, fix)) is not None:
+        return other
     new = with_fixes(lint(after))
-    same = [item for item in new.findings if (item.rule, item.plan) == (finding.rule, finding.plan)]
-    was = [item for item in old.findings if (item.rule, item.plan) == (finding.rule, finding.plan)]
-    if len(same) >= len(was):
+    if _count(new)[finding.rule, finding.plan] >= _count(old)[finding.rule, finding.plan]:
         return "the finding is still there afterwards"
-    if new.count("error") > old.count("error"):
+    if _count(new, "error") - _count(old, "error"):
         return "it leads to another error"
-    if (other := _other_change(before, after, fix)) is not None:
-        return f"it would also change {other}"
     return new
 
 
-def _other_change(before: Project, after: Project, fix: Fix) -> str | None:
-    """A fact that the fix changes without saying so."""
-    plans = {plan.id: plan for plan in after.plans}
-    for plan in before.plans:
-        new = plans.get(plan.id)
-        if new is None:
-            return f"which engines {plan.file} starts"
-        for name, value in stated(plan).items():
-            if stated(new)[name] != value and name not in fix.delta:
-                return f"{name} of {plan.name}"
+def _count(result: Result, *severities: str) -> Counter[tuple[str, str | None]]:
+    """Findings by rule and plan."""
+    return Counter(
+        (item.rule, item.plan)
+        for item in result.findings
+        if not severities or item.severity in severities
+    )
+
+
+def _other_change(before: Project, after: Project, finding: Finding, fix: Fix) -> str | None:
+    """What the fix changes without saying so, or does not change although it says so."""
+    if [plan.id for plan in before.plans] != [plan.id for plan in after.plans]:
+        return f"it would change which engines {finding.file} starts"
+    for old, new in zip(before.plans, after.plans, strict=True):
+        engine = before.setup.engine(old.engine)
+        if old.id == finding.plan and engine is not None:
+            change = _change(old, new, fix.delta) or _other_option(old, new, fix.delta, engine)
+        else:
+            change = _change(old, new, {})
+        if change is not None:
+            return f"it would also change {change} of {old.name}"
     return None
+
+
+def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str | None:
+    """The first fact that is not what the delta makes of it.
+
+    The option behind a misspelt one sets what nobody could read before, and nothing else.
+    """
+    renamed = "replace_flag" in delta
+    now = stated(new)
+    for name, values in stated(old).items():
+        wanted = (delta[name],) if name in delta else values
+        if now[name] != wanted and not (renamed and not values):
+            return name
+    return None
+
+
+def _other_option(
+    old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any], engine: Engine
+) -> str | None:
+    """An option beside those of the delta that is read otherwise than before."""
+    if "replace_flag" in delta:
+        pairs = list(zip(old.flags, new.flags, strict=False))
+        ours = [pair for pair in pairs if _option(pair[0]) != _option(pair[1])]
+        sound = len(old.flags) == len(new.flags) and len(ours) == 1
+        mended = sound and ours[0][1].flag is not None and ours[0][1].problem is None
+        return None if mended else "the options"
+    ours_by_name = {engine.flag_name(name) for name in delta if name != "gpus_per_pod"}
+    kept = [
+        [_option(flag) for flag in plan.flags if flag.flag not in ours_by_name]
+        for plan in (old, new)
+    ]
+    return None if kept[0] == kept[1] else "the options"
+
+
+def _option(flag: Flag) -> tuple[Any, ...]:
+    """An option as the engine reads it, wherever it stands."""
+    values = [text.value for text in (flag.value, *flag.more) if text is not None]
+    return flag.flag or flag.written.value, flag.negated, flag.dotted, flag.problem, values
 
 
 def stated(plan: ServingPlan) -> dict[str, tuple[Any, ...]]:
     """The facts that fixes touch, and those beside them that must stay."""
-    names = ("model", "layout.tp", "layout.pp", "layout.dp", "layout.ep", "layout.dp_local",
-             "placement.gpus_per_pod", "fleet.replicas", "memory.max_model_len")  # fmt: skip
-    return {name.rsplit(".", 1)[-1]: plan.fact(name).values for name in names}
+    parts = (plan.layout, plan.memory, plan.memory.budget, plan.fleet)
+    facts: dict[str, Known[Any]] = {"model": plan.model, "served_name": plan.served_name}
+    facts |= {"image": plan.image, "gpus_per_pod": plan.placement.gpus_per_pod}
+    for part in parts:
+        known = ((item.name, getattr(part, item.name)) for item in fields(part))
+        facts |= {name: fact for name, fact in known if isinstance(fact, Known)}
+    return {name: fact.values for name, fact in facts.items()}
 
 
 # ------------------------------------------------------------------------------- writing

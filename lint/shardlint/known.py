@@ -22,6 +22,7 @@ Choice: TypeAlias = tuple[str, str]
 How: TypeAlias = Literal["stated", "derived", "defaulted"]
 
 NOT_STATED = "not stated"
+CONTRADICTION = "the values that it rests on exclude one another"
 MAX_WORLDS = 4096
 """More combinations than this are not enumerated: the result is unknown, and says so."""
 
@@ -139,6 +140,8 @@ def combine(function: Callable[..., U], *facts: Known[Any], how: How = "derived"
     for world in worlds(*facts):
         given = dict(choice for case in world for choice in case.given)
         cases.append(Case(function(*(case.value for case in world)), tuple(given.items())))
+    if not cases:
+        return Known((), CONTRADICTION, None, related)
     assumes = frozenset().union(*(fact.assumes for fact in facts))
     return Known(tuple(cases), None, related[0] if related else None, related, assumes, how)
 
@@ -178,12 +181,15 @@ def decide(test: Callable[..., bool], *facts: Known[Any]) -> Verdict:
     if _too_many(facts):
         return Undecided(("too many combinations",))
     all_worlds = list(worlds(*facts))
+    if not all_worlds:
+        return Undecided((CONTRADICTION,))
     true = [world for world in all_worlds if test(*(case.value for case in world))]
     if not true:
         return Never()
     if len(true) == len(all_worlds):
         return Always()
-    return Sometimes(tuple(tuple(c for case in world for c in case.given) for world in true))
+    choices = (dict(choice for case in world for choice in case.given) for world in true)
+    return Sometimes(tuple(tuple(given.items()) for given in choices))
 
 
 @record

@@ -7,15 +7,16 @@ one that does not hold in every world, or that rests on an assumption, is no err
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shardlint.config import Settings, ignored_in, selected
-from shardlint.known import MAX_WORLDS, Case, Known, worlds
+from shardlint.known import CONTRADICTION, MAX_WORLDS, Case, Known, worlds
 from shardlint.plan import Engine, Layout, Router, ServingPlan
 from shardlint.plugins import (
+    SEVERITIES,
     BrokenPlugin,
     Finding,
     Found,
@@ -26,6 +27,7 @@ from shardlint.plugins import (
     RunFacts,
     Severity,
     UndecidedRule,
+    Unused,
     World,
 )
 from shardlint.project import Project
@@ -67,6 +69,13 @@ class _Collected:
     hits: list[_Hit] = field(default_factory=list)
     undecided: list[UndecidedRule] = field(default_factory=list)
     broken: list[BrokenPlugin] = field(default_factory=list)
+    unheard: set[tuple[str, str]] = field(default_factory=set)
+    """Rule ids, and the file in which each was undecided; "" where it failed."""
+
+    def failed(self, rule: type[Rule], error: Exception) -> None:
+        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        self.broken.append(BrokenPlugin(rule.__module__, None, f"rule {rule.name}: {what}"))
+        self.unheard.add((rule.id, ""))
 
 
 def lint(project: Project) -> Run:
@@ -81,12 +90,48 @@ def lint(project: Project) -> Run:
     suppressions = Suppressions.of(project.sources)
     for owner in owners:
         suppressions.note(owner)
-    broken = (*setup.plugins.broken, *project.broken, *collected.broken)
-    facts = RunFacts(problems=project.problems, broken=broken)
-    kept, suppressed = _kept([*collected.hits, *_about_run(rules, facts)], project, suppressions)
-    unused = (*suppressions.unused(rules), *suppressions.unknown(available))
-    late, more = _kept(_about_run(rules, RunFacts(unused=unused)), project, suppressions)
-    return _finish(project, rules, [*kept, *late], collected, suppressed + more)
+    known = RunFacts(
+        problems=project.problems,
+        broken=(*setup.plugins.broken, *project.broken, *collected.broken),
+    )
+    about = _about_run(rules, known, collected)
+    kept, suppressed = _kept([*collected.hits, *about], project, suppressions)
+    heard = _heard(rules, project, collected)
+    unused = (*suppressions.unused(available, heard), *suppressions.unknown(available))
+    late = [hit for hit in _told_last(rules, known, unused, collected) if hit not in about]
+    kept_late, more = _kept(late, project, suppressions)
+    return _finish(project, rules, [*kept, *kept_late], collected, suppressed + more)
+
+
+def _told_last(
+    rules: tuple[type[Rule], ...],
+    known: RunFacts,
+    unused: tuple[Unused, ...],
+    collected: _Collected,
+) -> Iterator[_Hit]:
+    """What shows only when all findings are there: suppressions, and rules that failed over it."""
+    told = set(known.broken)
+    facts = RunFacts(unused=unused)
+    while facts != RunFacts():
+        yield from _about_run(rules, facts, collected)
+        broken = tuple(item for item in collected.broken if item not in told)
+        told |= set(broken)
+        facts = RunFacts(broken=broken)
+
+
+def _heard(
+    rules: tuple[type[Rule], ...], project: Project, collected: _Collected
+) -> Callable[[type[Rule], str], bool]:
+    """Whether a rule could have found something in a file: it ran, and was decided there."""
+    unread = {
+        name for name, reading in project.readings.items() if reading.skipped or reading.problems
+    }
+
+    def heard(rule: type[Rule], file: str) -> bool:
+        silent = {(rule.id, ""), (rule.id, file)} & collected.unheard
+        return rule in rules and file not in unread and not silent
+
+    return heard
 
 
 def is_selected(rule: type[Rule], settings: Settings) -> bool:
@@ -107,8 +152,7 @@ def _run_rule(rule: type[Rule], project: Project, collected: _Collected) -> None
         elif rule.scope == "router":
             _check_routers(rule, project, collected)
     except Exception as error:  # fence: one rule
-        what = f"rule {rule.name}: {type(error).__name__}: {error}"
-        collected.broken.append(BrokenPlugin(rule.__module__, None, what))
+        collected.failed(rule, error)
 
 
 def _check_routers(rule: type[Rule], project: Project, collected: _Collected) -> None:
@@ -129,10 +173,12 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
     if missing is None:
         all_worlds = [_world(plan, engine, facts, world) for world in worlds(*facts.values())]
         collected.hits.extend(_judge(rule, plan, facts, all_worlds))
-    elif not rule.settled(facts):
-        name, reason = missing
-        row = UndecidedRule(plan.id, rule.id, rule.name, name, reason)
+        if not all_worlds:
+            missing = names[0], CONTRADICTION
+    if missing is not None and not rule.settled(facts):
+        row = UndecidedRule(plan.id, rule.id, rule.name, *missing)
         collected.undecided.append(row)
+        collected.unheard.add((rule.id, plan.file))
 
 
 def _fact(plan: ServingPlan, name: str) -> Known[Any]:
@@ -193,8 +239,6 @@ def _judge(
             count[found.at] = index + 1
             groups.setdefault((found.at, index), []).append((found, world))
     assumes = frozenset().union(*(fact.assumes for fact in facts.values()))
-    models = [world.model for world in all_worlds if world.model is not None]
-    assumes = assumes.union(*(model.doubts(rule.model) for model in models))
     for group in groups.values():
         hit = _together(rule, plan, group, assumes, len(group) < len(all_worlds))
         if hit is not None:
@@ -208,7 +252,10 @@ def _together(
     assumes: frozenset[str],
     sometimes: bool,
 ) -> _Hit | None:
-    found, world = group[0]
+    """One finding of all worlds that have one at a place: the mildest of them."""
+    found, world = max(group, key=lambda item: SEVERITIES.index(item[0].severity or rule.severity))
+    models = [world.model for _, world in group if world.model is not None]
+    assumes = assumes.union(*(model.doubts(found.facts or rule.model) for model in models))
     releases = plan.versions.values
     if found.since or found.until:
         if not any(item.meets(found.since, found.until) for item in releases):
@@ -233,13 +280,16 @@ def _given(world: World) -> str:
     return ", ".join(f"{name} is {value}" for name, value in world.given) or "another value"
 
 
-def _about_run(rules: Iterable[type[Rule]], facts: RunFacts) -> list[_Hit]:
-    return [
-        _Hit(rule, found, found.severity or rule.severity)
-        for rule in rules
-        if rule.scope == "run"
-        for found in rule().check_run(facts)
-    ]
+def _about_run(rules: Iterable[type[Rule]], facts: RunFacts, collected: _Collected) -> list[_Hit]:
+    hits: list[_Hit] = []
+    for rule in rules:
+        try:
+            if rule.scope == "run" and (rule.id, "") not in collected.unheard:
+                found = rule().check_run(facts)
+                hits += [_Hit(rule, item, item.severity or rule.severity) for item in found]
+        except Exception as error:  # fence: one rule
+            collected.failed(rule, error)
+    return hits
 
 
 # -------------------------------------------------------------------------------- the result

@@ -229,8 +229,9 @@ class Constraint:
     `test(left, right)` holds for a valid layout. `since`/`until` bound the releases in which the
     engine enforces it (`until` is excluded); None: in every release that was opened. `refusal` is
     the engine's own text without its variable parts (found since release `refusal_since`), and
-    `consequence` what happens, as a clause. An `advisory` constraint is not certain enough to be
-    reported, but no layout that breaks it is ever offered as a cure.
+    `consequence` what happens, as a clause. `facts` are the fields of ModelFacts that the numbers
+    rest on. An `advisory` constraint is not certain enough to be reported, but no layout that
+    breaks it is ever offered as a cure.
     """
 
     rule: str
@@ -244,6 +245,7 @@ class Constraint:
     since: str | None = None
     until: str | None = None
     refusal_since: str | None = None
+    facts: tuple[str, ...] = ()
     advisory: bool = False
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from importlib import import_module
 from typing import (
     TYPE_CHECKING,
@@ -82,7 +82,8 @@ class Found:
     """What a rule found in one world, at one place.
 
     The linter adds rule, plan, positions, confidence and fixes. `at` is a fact or a place; an error
-    that does not hold in every world, or that rests on an assumption, becomes a warning.
+    that does not hold in every world, or that rests on an assumption, becomes a warning. `facts`
+    are the fields of ModelFacts that it rests on; without them, those of the rule.
     """
 
     message: str
@@ -93,6 +94,7 @@ class Found:
     repair: Repair | None = None
     since: str | None = None
     until: str | None = None
+    facts: tuple[str, ...] = ()
 
 
 @record(kw_only=True)
@@ -126,6 +128,20 @@ class World:
             return True
         constraints = self.engine.constraints(self.model, self.ranks, self.layout)
         return all(item.holds or item.advisory for item in constraints)
+
+    @property
+    def whole(self) -> Layout | None:
+        """The layout with the fields that the rule did not ask for; None if one is undecided."""
+        made: dict[str, Any] = {}
+        for item in fields(Layout):
+            if f"layout.{item.name}" in self.values:
+                made[item.name] = getattr(self.layout, item.name)
+                continue
+            known = getattr(self.plan.effective, item.name).values
+            if len(known) != 1:
+                return None
+            made[item.name] = known[0]
+        return Layout(**made)
 
     def origin(self, *fields: str) -> Origin:
         """The place of the first of these facts that was read from a file, else of the plan."""
@@ -246,6 +262,7 @@ class ConstraintRule(LayoutRule):
             repair=Repair("layout"),
             since=constraint.since,
             until=constraint.until,
+            facts=constraint.facts,
         )
 
     def text(self, constraint: Constraint, world: World) -> str:
@@ -272,12 +289,15 @@ def says(world: World, constraint: Constraint) -> str:
 WORDS = {"tp": "tensor parallel size", "pp": "pipeline parallel size"}
 """Layout fields as prose names them, where a smaller value is a cure."""
 
+MOST_RANKS = 1024
+"""Larger degrees are not tried: no group of GPUs that serves one model comes near."""
+
 
 def sizes(world: World, cures: tuple[str, ...]) -> str | None:
     """The values up to the present one that satisfy every constraint: "size 4, 2 or 1"."""
     if not cures or cures[0] not in WORDS:
         return None
-    present = int(getattr(world.layout, cures[0]))
+    present = min(MOST_RANKS, int(getattr(world.layout, cures[0])))
     found = [str(value) for value in accepted(world, cures[0], range(present, 0, -1))][:5]
     if not found:
         return None
@@ -288,9 +308,10 @@ def sizes(world: World, cures: tuple[str, ...]) -> str | None:
 def accepted(world: World, field: str, candidates: Iterable[int]) -> list[int]:
     """Values of one layout field that break no constraint but the count of GPUs."""
     found = []
+    present = world.whole or world.layout
     for value in candidates:
         change: dict[str, Any] = {field: value}
-        layout = replace(world.layout, **change)
+        layout = replace(present, **change)
         ranks = world.engine.ranks(layout, world.model, None)
         constraints = world.engine.constraints(world.model, ranks, layout)
         if all(constraint.holds for constraint in constraints):
@@ -456,10 +477,11 @@ class ReadResult:
 
 @record
 class Unused:
-    """A suppression that suppressed nothing."""
+    """A suppression that suppressed nothing; `unknown`: it names no rule at all."""
 
     origin: Origin
     selector: str
+    unknown: bool = False
 
 
 @record(kw_only=True)
@@ -553,22 +575,22 @@ class Plugins:
             try:
                 items.extend(impl.function())
             except Exception as error:  # fence: a plugin may raise anything
-                self.broken.append(BrokenPlugin(impl.plugin_name, None, f"{hook}: {_what(error)}"))
+                self._note(BrokenPlugin(impl.plugin_name, None, f"{hook}: {_what(error)}"))
         return items
+
+    def _note(self, broken: BrokenPlugin) -> None:
+        """Hooks are asked more than once in a run; what is wrong with them is told once."""
+        if broken not in self.broken:
+            self.broken.append(broken)
 
     def rules(self) -> tuple[type[Rule], ...]:
         """All rules in order of their id; a second rule of one id or name is refused."""
         found: dict[str, type[Rule]] = {}
         for rule in self._ask("shardlint_rules"):
-            taken = {known.name for known in found.values()}
-            if rule.id in found or rule.name in taken:
-                self.broken.append(
-                    BrokenPlugin(
-                        rule.__module__, None, f"rule {rule.id} {rule.name} exists already"
-                    )
-                )
-                continue
-            found[rule.id] = rule
+            if (fault := _fault(rule, found)) is None:
+                found[rule.id] = rule
+            else:
+                self._note(BrokenPlugin(getattr(rule, "__module__", "a plugin"), None, fault))
         return tuple(found[key] for key in sorted(found))
 
     def engines(self) -> tuple[Engine, ...]:
@@ -585,6 +607,15 @@ class Plugins:
 
     def reports(self) -> dict[str, Report]:
         return {report.name: report for report in self._ask("shardlint_reports")}
+
+
+def _fault(rule: Any, others: Mapping[str, type[Rule]]) -> str | None:
+    """Why this cannot be one more rule."""
+    named = isinstance(rule, type) and issubclass(rule, Rule)
+    if not named or not all(isinstance(getattr(rule, key, None), str) for key in ("id", "name")):
+        return f"{rule!r} is no rule with an id and a name"
+    taken = rule.id in others or any(rule.name == other.name for other in others.values())
+    return f"rule {rule.id} {rule.name} exists already" if taken else None
 
 
 class EntryPoint(NamedTuple):

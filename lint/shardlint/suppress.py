@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shardlint.plan import Router, ServingPlan
@@ -74,8 +74,13 @@ class Suppressions:
         for selector, origin in owner.suppressed.items():
             self.annotations.setdefault((origin, selector), False)
 
-    def unused(self, rules: tuple[type[Rule], ...]) -> Iterator[Unused]:
-        """Selectors that suppressed nothing, unless they name only rules that did not run."""
+    def unused(
+        self, rules: tuple[type[Rule], ...], heard: Callable[[type[Rule], str], bool]
+    ) -> Iterator[Unused]:
+        """Selectors that suppressed nothing although all rules of that name could speak there.
+
+        A rule that is off by default need not have been asked.
+        """
         entries = [
             (comment.origin, comment.selector, comment.used)
             for comments in self.comments.values()
@@ -83,15 +88,18 @@ class Suppressions:
         ]
         entries += [(origin, name, used) for (origin, name), used in self.annotations.items()]
         for origin, selector, used in entries:
-            if not used and any(matches(selector, rule) for rule in rules):
+            named = [rule for rule in rules if matches(selector, rule)]
+            spoke = [rule for rule in named if heard(rule, origin.file)]
+            silent = [rule for rule in named if rule.enabled and rule not in spoke]
+            if not used and spoke and not silent:
                 yield Unused(origin, selector)
 
     def unknown(self, rules: tuple[type[Rule], ...]) -> Iterator[Unused]:
         """Selectors that name no rule at all."""
         places = [(c.origin, c.selector) for found in self.comments.values() for c in found]
         for origin, selector in [*places, *self.annotations]:
-            if not any(matches(selector, rule) for rule in rules):
-                yield Unused(origin, selector)
+            if selector and not any(matches(selector, rule) for rule in rules):
+                yield Unused(origin, selector, unknown=True)
 
 
 def _comments(source: Source) -> Iterator[Comment]:

@@ -40,7 +40,7 @@ engine, say so: `--nnodes`, or `--distributed-executor-backend ray`.
 
 from __future__ import annotations
 
-from shardlint.api import Constraint, ConstraintRule, Found, Note, World, says
+from shardlint.api import Constraint, ConstraintRule, Found, Layout, Note, World, says
 
 
 class GpuCountShort(ConstraintRule):
@@ -89,6 +89,9 @@ def _help(world: World) -> str:
     assert ranks is not None and world.devices is not None
     asked = f"{ranks.gpus_per_pod} GPUs"
     copies = world.devices // ranks.world_size
-    if copies and world.layout.nnodes == 1:
-        return f"DP {copies}, or {asked}"
-    return asked
+    return f"DP {copies}, or {asked}" if copies and one_group(world.layout) else asked
+
+
+def one_group(layout: Layout) -> bool:
+    """All data-parallel ranks are started here, so that DP alone says how many there are."""
+    return layout.nnodes == 1 and layout.dp_local is None and layout.dp_rank is None

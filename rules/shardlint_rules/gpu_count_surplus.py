@@ -42,7 +42,7 @@ from typing import Any
 
 from shardlint.api import Engine, Found, Known, LayoutRule, ServingPlan, World
 
-from shardlint_rules.gpu_count_short import product
+from shardlint_rules.gpu_count_short import one_group, product
 
 
 class GpuCountSurplus(LayoutRule):
@@ -52,7 +52,7 @@ class GpuCountSurplus(LayoutRule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
-        return super().applies(plan, engine) and stated.is_known and stated.only != "all"
+        return super().applies(plan, engine) and stated.is_known and "all" not in stated.values
 
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
         return False  # one GPU used of several is just what this is about
@@ -75,6 +75,6 @@ class GpuCountSurplus(LayoutRule):
 def _help(world: World, devices: int) -> str:
     ranks = world.ranks
     assert ranks is not None
-    if devices % ranks.world_size == 0:
+    if devices % ranks.world_size == 0 and one_group(world.layout):
         return f"DP {devices // ranks.world_size} uses them all; or ask for {ranks.gpus_per_pod}"
     return f"ask for {ranks.gpus_per_pod}"

@@ -41,11 +41,12 @@ class KvReplication(LayoutRule):
         copies, degree = ranks.kv_copies, ranks.attention_tp
         if copies is None or copies < 2 or not world.starts:
             return
+        heads = f"{model.kv_heads} KV head{'' if model.kv_heads == 1 else 's'}"
         yield Found(
             message=(
-                f"TP {degree} over {model.kv_heads} KV heads keeps every KV entry on {copies} GPUs:"
+                f"TP {degree} over {heads} keeps every KV entry on {copies} GPUs:"
                 f" {copies - 1}/{copies} of the KV memory holds copies"
-            ).replace("1 KV heads", "1 KV head"),
+            ),
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
             help=_help(model, degree),

@@ -47,8 +47,11 @@ class MlaKvDuplication(LayoutRule):
             ),
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
-            help=(
-                f"decode context parallel size {copies} stores it once; so do"
-                f" {ranks.attention_tp} data-parallel ranks with expert parallelism"
-            ),
+            help=_help(model, ranks.attention_tp),
         )
+
+
+def _help(model: ModelFacts, degree: int) -> str:
+    once = f"decode context parallel size {degree} stores it once"
+    others = f"; so do {degree} data-parallel ranks with expert parallelism"
+    return once + (others if model.moe else "")

@@ -12,7 +12,7 @@ vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 8  # shardlint: ignor
 ```
 
 Fix: remove the comment, or correct the id. Rules that did not run in this call (`--select`,
-`--ignore`) are not counted as unused.
+`--ignore`), or that could not be decided for the file, are not counted as unused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class UnusedSuppression(Rule):
 
     def check_run(self, run: RunFacts) -> Iterator[Found]:
         for item in run.unused:
-            yield Found(
-                message=f"`{item.selector}` is suppressed here and nothing of it was found",
-                at=item.origin,
-                help="remove the suppression",
-            )
+            message = f"`{item.selector}` is suppressed here and nothing of it was found"
+            if item.unknown:
+                message = f"`{item.selector}` is suppressed here and names no rule"
+            yield Found(message=message, at=item.origin, help="remove the suppression")

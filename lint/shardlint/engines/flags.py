@@ -340,6 +340,12 @@ def size(text: str) -> int:
     return number
 
 
+def count(text: str) -> int:
+    if (number := whole(text)) < 0:
+        raise ValueError(f"{text!r} is less than nothing")
+    return number
+
+
 def human(text: str) -> int:
     """32k is 32,000 and 32K is 32,768; decimals only before the small letters."""
     match = re.fullmatch(r"(\d{1,12})(\.\d{1,9})?([kmgtKMGT]?)", text.strip())

@@ -11,7 +11,6 @@ from posixpath import basename
 from typing import Any
 
 from shardlint.known import Text
-from shardlint.plan import Launch
 
 LONGEST_PREFIX = 40
 """Words that may stand before a launcher: options of `numactl`, `srun`, `nsys profile`."""
@@ -38,7 +37,7 @@ def _launchers(engine: str) -> tuple[tuple[str, ...], ...]:
 def after_launcher(engine: str, argv: Sequence[Text]) -> int | None:
     """Index of the first word after the launcher of an engine, or None."""
     words = [word.value for word in argv]
-    if not words or words[0] is None:
+    if not words:
         return None
     for start in range(_longest_prefix(words) + 1):
         for launcher in _launchers(engine):
@@ -61,17 +60,20 @@ def _longest_prefix(words: Sequence[str | None]) -> int:
 
 
 def _match(words: Sequence[str | None], start: int, launcher: tuple[str, ...]) -> int | None:
-    """End of a launcher that starts here; "python" stands for any Python and its own options."""
+    """End of a launcher that starts here; "python" stands for any Python and its own options.
+
+    A variable may hold the interpreter: `$PYTHON -m` can be followed by modules only.
+    """
     at = start
     for index, pattern in enumerate(launcher):
         if pattern == "-m":
             while at < len(words) and re.fullmatch(r"-[uOBIsSE]+", words[at] or ""):
                 at += 1
         word = words[at] if at < len(words) else None
-        if word is None:
+        if word is None and not (index == at == 0 and "-m" in launcher):
             return None
-        name = basename(word) if index == 0 else word
-        if not re.fullmatch(pattern, name):
+        name = basename(word) if index == 0 and word else word
+        if name is not None and not re.fullmatch(pattern, name):
             return None
         at += 1
     return at
@@ -89,14 +91,25 @@ def image_tells_version(engine: str, image: str | None) -> bool:
     return bool(image and pattern and pattern.search(repository(image)))
 
 
+def another(engine: str, image: str | None) -> bool:
+    """The image is one of another engine."""
+    return any(name != engine and image_matches(name, image) for name in _data()["engines"])
+
+
 @cache
-def _excluded() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in _data()["not_engines"]))
+def _any_of(key: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in _data()[key]))
+
+
+def is_command(argv: Sequence[Text]) -> bool:
+    """The words start a program of their own, such as `bash run.sh` or `sleep infinity`."""
+    name = basename(argv[0].value or "") if argv else ""
+    return bool(_any_of("commands").fullmatch(name))
 
 
 def excluded(image: str) -> bool:
     """Images named after an engine that are none: simulators, routers, benchmarks."""
-    return bool(_excluded().search(repository(image)))
+    return bool(_any_of("not_engines").search(repository(image)))
 
 
 def repository(image: str) -> str:
@@ -113,7 +126,3 @@ def tag_of(image: str) -> str | None:
         return digest
     head, colon, tail = name.rpartition(":")
     return tail if colon and head and "/" not in tail else None
-
-
-def known_image(launch: Launch) -> str | None:
-    return launch.image.only

@@ -8,13 +8,13 @@ release that was opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from shardlint.engines import flags, launchers
 from shardlint.engines.flags import FlagTable, ParsedWords
-from shardlint.known import Case, Known, Text
+from shardlint.known import Case, Known, Text, combine
 from shardlint.plan import (
     Constraint,
     Flag,
@@ -47,6 +47,11 @@ TELLTALE = frozenset(
 )  # fmt: skip
 """Options that tell a vLLM argument list where neither image nor command does."""
 
+BLOCKS = "quant-block-misaligned"
+LEAST_BLOCK = 32
+"""vllm 0.33.0, fused_moe/oracle/fp8.py: scales of experts are refined to blocks of this size."""
+
+_EXPERTS = ("tp", "pcp", "dp", "ep")
 _PARALLEL = ("tp", "pp", "pcp", "dp", "dp_local", "dp_rank", "nnodes", "executor")
 
 READS: dict[str, tuple[str, ...]] = {
@@ -55,12 +60,29 @@ READS: dict[str, tuple[str, ...]] = {
     "kv-replication": ("tp", "dcp"),
     "mla-kv-duplication": ("tp", "dcp"),
     "shard-dim-indivisible": ("tp",),
+    "quant-group-misaligned": ("tp",),
+    BLOCKS: _EXPERTS,
+    "experts-indivisible": _EXPERTS,
+    "node-group-size-mismatch": ("tp", "pp", "pcp", "dp", "nnodes"),
     "gpu-count-short": _PARALLEL,
     "gpu-count-surplus": _PARALLEL,
     "gpu-count-unknown": _PARALLEL,
 }
 
 DEATH = "stops while it builds the model"
+
+RAY = "ray"
+OWN_PROCESSES = (None, "mp", "uni")
+"""Executors whose ranks are children of the process that is started."""
+
+SIXTEEN = ("half", "float16", "bfloat16")
+BYTES = {"float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
+"""Values of --kv-cache-dtype that store elements and nothing beside them."""
+
+RELEASE_PARTS = 3
+"""Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
+
+Read = TypeVar("Read", LayoutFacts, Memory)
 
 
 class VLLM:
@@ -81,16 +103,16 @@ class VLLM:
         if start is None:
             return None
         command, words = launch.argv[:start], launch.argv[start:]
-        parsed = self.table.parse(words)
+        parsed = _with_file(self.table.parse(words))
         return Reading(
             engine=self.name,
             command=command,
             flags=parsed.flags,
             model=_model(parsed),
-            served_name=flags.converted(parsed.last("--served-model-name"), str),
-            layout=_sealed(self._doubted(_layout(parsed, launch), parsed), _ending(parsed)),
-            memory=_sealed(_memory(parsed), _ending(parsed)),
-            open_ended=_ending(parsed),
+            served_name=parsed.read("--served-model-name", str),
+            layout=self._doubted(_layout(parsed, launch), parsed),
+            memory=self._doubted(_memory(parsed), parsed),
+            open_ended=parsed.incomplete,
         )
 
     def _start(self, launch: Launch) -> int | None:
@@ -99,50 +121,33 @@ class VLLM:
         if after is not None:
             return after
         image = launch.image.only
-        if launch.argv_complete or (image and launchers.excluded(image)):
+        if launch.argv_complete or launchers.is_command(launch.argv):
+            return None
+        parsed = self.table.parse(launch.argv)
+        if len(parsed.positionals) > 1 or (image and launchers.excluded(image)):
             return None
         if launchers.image_matches(self.name, image):
-            return 0 if self._looks_like_options(launch.argv) else None
-        return 0 if self._telltale(launch.argv) else None
+            return 0 if _looks_like_options(launch.argv) else None
+        return 0 if _telltale(parsed) and not launchers.another(self.name, image) else None
 
-    def _looks_like_options(self, argv: tuple[Text, ...]) -> bool:
-        """Options, a model, or nothing: not a command of its own, such as `bash` or `sleep`."""
-        first = argv[0].value if argv else "--"
-        return first is None or first.startswith("-") or "/" in first or len(argv) > 1
-
-    def _telltale(self, argv: tuple[Text, ...]) -> bool:
-        """The words are vLLM's options although nothing names the engine."""
-        parsed = self.table.parse(argv)
-        used = flags.names(parsed.flags)
-        has_model = "--model" in used or bool(parsed.positionals)
-        refused = sum(1 for flag in parsed.flags if flag.flag is None)
-        known = TELLTALE & used
-        return (
-            has_model
-            and len(parsed.positionals) <= 1
-            and len(known) > min(refused, 1) >= 0
-            and (bool(known) and len(used) >= 2)
-        )
-
-    def _doubted(self, layout: LayoutFacts, parsed: ParsedWords) -> LayoutFacts:
+    def _doubted(self, facts: Read, parsed: ParsedWords) -> Read:
         """A field is not at its default while a refused option was probably meant to set it."""
         changed: dict[str, Any] = {}
         for flag in parsed.flags:
             for guess in flag.candidates if flag.flag is None else ():
-                option = self.table.by_name[guess][0]
-                known = option.field and hasattr(layout, option.field)
-                if known and getattr(layout, str(option.field)).is_unset:
+                name = self.table.option_of(guess).field or ""
+                fact = getattr(facts, name, None)
+                if isinstance(fact, Known) and fact.is_unset:
                     reason = f"`{flag.written.value}` was probably meant to set it"
-                    changed[str(option.field)] = Known.unknown(reason, flag.written.place)
-        return replace(layout, **changed)
+                    changed[name] = Known.unknown(reason, flag.written.place)
+        return replace(facts, **changed)
 
     # ------------------------------------------------------------------------------- versions
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
         """The release in a tag such as "v0.11.0-x86_64"; else every supported release."""
-        match = re.match(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post)\d+)?)(?:$|[-+.])", tag.only or "")
-        if match and version(match.group(1)):
-            return tag.map(lambda _: Releases(match.group(1), match.group(1)))
+        if tag.is_known and all(_release(value) for value in tag.values):
+            return tag.map(lambda value: Releases(_release(value), _release(value)))
         span = Releases(self.table.first_release, self.table.last_release)
         reason = "the release is not stated"
         return Known((Case(span),), reason, tag.origin, how="defaulted")
@@ -188,6 +193,9 @@ class VLLM:
             yield from _heads(model, ranks)
             yield from _kv_heads(model, ranks)
             yield from _widths(model, ranks)
+            yield from _advice(model, ranks)
+        if layout.nnodes > 1:
+            yield _nodes(ranks, layout)
         if ranks.visible_devices is not None and ranks.gpus_per_pod is not None:
             yield _gpus(ranks, layout)
 
@@ -206,7 +214,7 @@ class VLLM:
         if flag.flag is not None or not own:
             return None
         if _is_checked_release(plan.versions):
-            return "error"
+            return "warning" if flag.written.assumes else "error"
         name = (flag.written.value or "").split("=", 1)[0].split(".", 1)[0].replace("_", "-")
         return None if name in self.table.listed_elsewhere else "warning"
 
@@ -214,62 +222,88 @@ class VLLM:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""
         dtype = plan.memory.kv_cache_dtype
         asked = "auto" if dtype.is_unset else dtype.only
-        if asked is not None and asked.startswith("fp8"):
-            return 1
-        sixteen = model.torch_dtype in ("bfloat16", "float16", None)
-        plain = model.quantization == {} and sixteen
-        return 2 if asked in ("bfloat16", "float16") or (asked == "auto" and plain) else None
+        if asked in BYTES:
+            return BYTES[asked]
+        own = [flag for flag in plan.flags if flag.flag == "--dtype"]
+        words = {flag.value.value if flag.value else None for flag in own[-1:]}
+        sixteen = model.torch_dtype in (*SIXTEEN, "float32", None) and words <= {*SIXTEEN, "auto"}
+        return 2 if asked == "auto" and sixteen and model.quantization == {} else None
 
 
 # ------------------------------------------------------------------------------------- options
 
 
-def _model(parsed: ParsedWords) -> Known[str]:
-    """The positional model wins over `--model`."""
-    if parsed.positionals:
-        return parsed.positionals[0].known()
-    found = flags.converted(parsed.last("--model"), str)
-    if found.is_unset and (ending := _ending(parsed)):
-        return Known.unknown(ending)
-    return found
+def _release(tag: str) -> str:
+    """The release that a tag names, empty if it names none."""
+    name = re.split("[-+_]", tag.removeprefix("v"), maxsplit=1)[0]
+    found = version(name)
+    return name if found and len(found.release) >= RELEASE_PARTS else ""
 
 
-def _ending(parsed: ParsedWords) -> str | None:
-    """Why further options can exist that the words do not show."""
+def _looks_like_options(argv: tuple[Text, ...]) -> bool:
+    """Options, a model, or nothing; one bare word is a command as well as a model."""
+    first = argv[0].value if argv else "--"
+    return first is None or first.startswith("-") or "/" in first or len(argv) > 1
+
+
+def _telltale(parsed: ParsedWords) -> bool:
+    """The words are vLLM's options although nothing names the engine."""
+    used = flags.names(parsed.flags)
+    has_model = "--model" in used or bool(parsed.positionals)
+    refused = any(flag.flag is None for flag in parsed.flags)
+    return has_model and len(used) > 1 and len(TELLTALE & used) > (1 if refused else 0)
+
+
+def _with_file(parsed: ParsedWords) -> ParsedWords:
+    """With `--config FILE`, the file may set what is absent; in one word the file is not read."""
     config = parsed.last("--config")
-    if config is not None:
-        return f"{config.value.value if config.value else '--config'} holds more options"
-    return parsed.open_ended
+    if config is None or config.written.value != "--config":
+        return parsed
+    name = config.value.value if config.value else None
+    return replace(parsed, elsewhere=f"{name or '--config'} holds more options")
+
+
+def _model(parsed: ParsedWords) -> Known[str]:
+    """The parser moves `--model` to the front, where it takes the place of a positional one."""
+    if parsed.positionals and parsed.last("--model") is None:
+        return parsed.positionals[0].known()
+    return parsed.read("--model", str)
 
 
 def _layout(parsed: ParsedWords, launch: Launch) -> LayoutFacts:
-    def number(flag: str) -> Known[Any]:
-        return flags.converted(parsed.last(flag), flags.whole)
-
-    dp = number("--data-parallel-size")
+    read = parsed.read
+    dp = read("--data-parallel-size", flags.size)
     if dp.is_unset and (size := launch.env.get("VLLM_DP_SIZE")) is not None:
         dp = Known.unknown("VLLM_DP_SIZE is set", size.place)  # read for offline use only
-    backend: Known[Any] = flags.converted(parsed.last("--data-parallel-backend"), str)
-    executor: Known[Any] = flags.converted(parsed.last("--distributed-executor-backend"), str)
-    expert: Known[Any] = flags.switch(parsed.last("--enable-expert-parallel"))
+    local: Known[Any] = read("--data-parallel-size-local", flags.count)
+    rank: Known[Any] = read("--data-parallel-rank", flags.count)
+    expert: Known[Any] = parsed.switched("--enable-expert-parallel")
     return LayoutFacts(
-        tp=number("--tensor-parallel-size"),
-        pp=number("--pipeline-parallel-size"),
+        tp=read("--tensor-parallel-size", flags.size),
+        pp=read("--pipeline-parallel-size", flags.size),
         dp=dp,
-        dp_local=number("--data-parallel-size-local"),
-        dp_rank=number("--data-parallel-rank"),
+        dp_local=local,
+        dp_rank=rank,
         ep=expert,
-        pcp=number("--prefill-context-parallel-size"),
-        dcp=number("--decode-context-parallel-size"),
-        nnodes=number("--nnodes"),
-        executor=backend if backend.only == "ray" else executor,
+        pcp=read("--prefill-context-parallel-size", flags.size),
+        dcp=read("--decode-context-parallel-size", flags.size),
+        nnodes=read("--nnodes", flags.size),
+        executor=_executor(parsed),
     )
 
 
-def _memory(parsed: ParsedWords) -> Memory:
-    def read(flag: str, convert: Callable[[str], Any]) -> Known[Any]:
-        return flags.converted(parsed.last(flag), convert)
+def _executor(parsed: ParsedWords) -> Known[Any]:
+    """Ray places the ranks if it starts the workers or the data-parallel engines."""
+    executor: Known[Any] = parsed.read("--distributed-executor-backend", str)
+    backend = parsed.read("--data-parallel-backend", str)
+    if backend.is_unset:
+        return executor
+    stated = executor.or_default(Known.of(None))
+    return combine(lambda one, two: one if one == RAY else two, backend, stated, how="stated")
 
+
+def _memory(parsed: ParsedWords) -> Memory:
+    read = parsed.read
     return Memory(
         budget=KvBudget(
             share=read("--gpu-memory-utilization", flags.fraction),
@@ -282,31 +316,15 @@ def _memory(parsed: ParsedWords) -> Memory:
         kv_cache_dtype=read("--kv-cache-dtype", str),
         quantization=read("--quantization", str),
         block_size=read("--block-size", flags.whole),
-        enforce_eager=flags.switch(parsed.last("--enforce-eager")),
-        prefix_caching=flags.switch(parsed.last("--enable-prefix-caching")),
+        enforce_eager=parsed.switched("--enforce-eager"),
+        prefix_caching=parsed.switched("--enable-prefix-caching"),
     )
 
 
 def _length(text: str) -> int:
-    if text.strip() in ("auto", "-1"):
+    if text.strip().lower() in ("auto", "-1"):
         raise ValueError(f"{text.strip()!r} lets the engine choose")
     return flags.human(text)
-
-
-def _sealed(facts: Any, ending: str | None) -> Any:
-    """With an open end, an absent option may yet come, and a stated one may be overridden."""
-    if ending is None:
-        return facts
-    changed: dict[str, Any] = {}
-    for item in fields(facts):
-        fact = getattr(facts, item.name)
-        if isinstance(fact, KvBudget):
-            changed[item.name] = _sealed(fact, ending)
-        elif isinstance(fact, Known) and fact.is_unset:
-            changed[item.name] = Known.unknown(ending)
-        elif isinstance(fact, Known):
-            changed[item.name] = fact.assuming(f"nothing overrides it ({ending})")
-    return replace(facts, **changed)
 
 
 def _is_checked_release(releases: Known[Releases]) -> bool:
@@ -321,16 +339,16 @@ def _is_checked_release(releases: Known[Releases]) -> bool:
 
 
 def _gpus_per_pod(layout: Layout, world: int) -> int | None:
-    """GPUs that the process in one pod must see; None where Ray places the ranks.
+    """GPUs that the process in one pod must see; None where Ray or another launcher places ranks.
 
     A DP rank of its own (external load balancing) is one world; several nodes share the whole.
     """
-    if layout.executor == "ray":
+    if layout.executor not in OWN_PROCESSES:
         return None
     if layout.nnodes > 1:
         return max(1, world * layout.dp // layout.nnodes)
     if layout.dp_rank is not None:
-        return world * (layout.dp_local or 1)
+        return world
     return world * (layout.dp if layout.dp_local is None else layout.dp_local)
 
 
@@ -340,74 +358,119 @@ def _kv_copies(layout: Layout, model: ModelFacts | None) -> int | None:
         return None
     heads = 1 if model.mla else model.kv_heads
     assert heads is not None
-    return max(1, layout.tp // (heads * layout.dcp))
+    return max(1, layout.tp // max(1, heads * layout.dcp))
 
 
 # --------------------------------------------------------------------------------- constraints
 
 
 def _heads(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
-    """config/model.py: the same words in every release opened, for MLA too."""
-    heads = (model.attention_heads, *model.other_attention_heads)
-    for count in dict.fromkeys(value for value in heads if value):
+    """config/model.py, for MLA too: the largest count of all layers, in every release opened."""
+    if model.attention_heads:
         yield Constraint(
             rule="tp-heads-indivisible", subject="attention heads",
-            left=count, right=ranks.attention_tp, test=divides,
-            refusal="must be divisible by tensor parallel size",
-            consequence="refuses to start", cures=("tp",),
+            left=model.attention_heads, right=ranks.attention_tp, test=divides,
+            refusal="must be divisible by tensor parallel size", consequence="refuses to start",
+            cures=("tp",), facts=("attention_heads",),
+        )  # fmt: skip
+    for count in dict.fromkeys(model.other_attention_heads):
+        yield Constraint(
+            rule="tp-heads-indivisible", subject="attention heads", left=count,
+            right=ranks.attention_tp, test=divides, refusal="is not divisible by",
+            consequence=DEATH, cures=("tp",), facts=("other_attention_heads",),
         )  # fmt: skip
 
 
 def _kv_heads(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
-    """linear.py, QKVParallelLinear: heads are split evenly, or copied evenly."""
+    """linear.py, QKVParallelLinear: heads are split or copied evenly. Most classes ask before, with
+    an assertion that has no text."""
     if model.mla:
         return
     for count in dict.fromkeys(v for v in (model.kv_heads, *model.other_kv_heads) if v):
         yield Constraint(
             rule="tp-kv-heads-indivisible", subject="KV heads",
-            left=count, right=ranks.attention_tp, test=divides_either,
-            refusal="is not divisible by", consequence=DEATH, cures=("tp",),
+            left=count, right=ranks.attention_tp, test=divides_either, refusal="",
+            consequence=DEATH, cures=("tp",),
+            facts=("kv_heads",) if count == model.kv_heads else ("other_kv_heads",),
         )  # fmt: skip
 
 
 def _widths(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
     """linear.py and vocab_parallel_embedding.py: what is split must divide."""
     if model.dense_ffn and model.intermediate_size:
-        yield _width("FFN width", model.intermediate_size, ranks.dense_tp, refusal="")
-        group = _group(model)
-        if group:
-            shard = model.intermediate_size // ranks.dense_tp
-            yield _width("FFN shard", shard, group, refusal="", advisory=True)
+        facts = ("dense_ffn", "intermediate_size")
+        yield _width("FFN width", model.intermediate_size, ranks.dense_tp, facts)
     if model.vocab_size:
         padded = -(-model.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
-        yield _width("padded vocabulary", padded, ranks.dense_tp, refusal="is not divisible by")
-    if model.moe and model.moe_intermediate_size and ranks.ep == 1:
         yield _width(
-            "expert width", model.moe_intermediate_size, ranks.moe_tp, refusal="", advisory=True
-        )
+            "padded vocabulary", padded, ranks.dense_tp, ("vocab_size",),
+            refusal="is not divisible by",
+        )  # fmt: skip
 
 
-def _width(
-    subject: str, left: int, right: int, *, refusal: str, advisory: bool = False
-) -> Constraint:
+def _width(subject: str, left: int, right: int, facts: tuple[str, ...], **more: Any) -> Constraint:
+    more = {"rule": "shard-dim-indivisible", "refusal": ""} | more
     return Constraint(
-        rule="shard-dim-indivisible", subject=subject, left=left, right=right, test=divides,
-        refusal=refusal, consequence=DEATH, cures=("tp",), advisory=advisory,
+        subject=subject, left=left, right=right, test=divides, consequence=DEATH, cures=("tp",),
+        facts=facts, **more,
     )  # fmt: skip
 
 
-def _group(model: ModelFacts) -> int | None:
-    """Input columns that share a scale: a shard must hold whole groups."""
+def _advice(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
+    """What an option, another kernel or the class of the model may take otherwise.
+
+    `--mm-encoder-tp-mode data` keeps the vision tower whole, some classes pad an expert's width,
+    and a scale that straddles two ranks is refined by some kernels.
+    """
+    tp, shared = ranks.dense_tp, model.shared_expert_intermediate_size
+    for subject, width in (
+        ("vision heads", model.vision_heads),
+        ("linear attention value heads", model.linear_num_value_heads),
+        ("shared expert width", shared),
+    ):
+        if width:
+            yield _width(subject, width, tp, (), advisory=True)
+    rule, group = _group(model)
+    for width in (model.intermediate_size if model.dense_ffn else None, shared):
+        if width and group:
+            yield _width("FFN width in scales", width, tp * group, (), rule=rule, advisory=True)
+    width = model.moe_intermediate_size
+    if model.moe and width and ranks.ep == 1:
+        yield _width(
+            "expert width", width, ranks.moe_tp, (), rule="experts-indivisible", advisory=True
+        )
+        if group and rule == BLOCKS:
+            yield _width(
+                "expert width in scales", width, ranks.moe_tp * LEAST_BLOCK, (), rule=rule,
+                advisory=True,
+            )  # fmt: skip
+
+
+def _group(model: ModelFacts) -> tuple[str, int | None]:
+    """The rule about input columns that share a scale, and their number."""
     quantization = model.quantization or {}
     block = quantization.get("weight_block_size")
-    size = block[0] if isinstance(block, list | tuple) and block else quantization.get("group_size")
-    return size if isinstance(size, int) and size > 1 else None
+    if isinstance(block, list | tuple) and block:
+        rule, size = BLOCKS, block[-1]
+    else:
+        rule, size = "quant-group-misaligned", quantization.get("group_size")
+    return rule, size if isinstance(size, int) and size > 1 else None
+
+
+def _nodes(ranks: Ranks, layout: Layout) -> Constraint:
+    """config/parallel.py: every node takes the same number of ranks."""
+    return Constraint(
+        rule="node-group-size-mismatch", subject="GPUs", left=ranks.gpus, right=layout.nnodes,
+        test=divides, refusal="must evenly divide the total world size",
+        consequence="refuses to start", cures=("nnodes", "dp", "pp", "tp"), advisory=True,
+    )  # fmt: skip
 
 
 def _gpus(ranks: Ranks, layout: Layout) -> Constraint:
     """config/parallel.py checks the world size, v1/worker/gpu_worker.py each rank of DP."""
     assert ranks.gpus_per_pod is not None and ranks.visible_devices is not None
-    world_fits = ranks.world_size <= ranks.visible_devices or layout.nnodes > 1
+    checked = layout.executor is None and layout.nnodes == 1  # before any process is started
+    world_fits = ranks.world_size <= ranks.visible_devices or not checked
     return Constraint(
         rule="gpu-count-short", subject="GPUs",
         left=ranks.gpus_per_pod, right=ranks.visible_devices, test=at_most,

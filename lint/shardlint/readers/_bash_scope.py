@@ -118,13 +118,13 @@ class Scope:
             )
         value = variable.value
         if offset is not None and index not in ("@", "*"):
-            return Missing(f"{name}:{offset} is not computed")
+            return Missing(f"${{{name}:{offset}}} is not computed")
         if isinstance(value, Text):
             if value.mapped is None and index is not None:
                 return Missing(value.reason or "unresolved", related=(value.origin, *value.related))
             return (value,) if index in (None, "0", "@", "*") else Missing()
         if index in ("@", "*"):
-            return value[int(offset or 0) :]
+            return _behind(value, int(offset or 0))
         return _nth(value, index or "0")
 
     def _argument(self, name: str, offset: str | None) -> tuple[Text, ...] | Missing:
@@ -146,10 +146,7 @@ class Scope:
         if name == "#":
             return Missing("the number of arguments is not known")
         if name in ("@", "*"):
-            skipped = max(0, int(offset or 1) - 1)
-            if uncertain(arguments.words[:skipped]):
-                return Missing("the words before it are not known")
-            return arguments.words[skipped:]
+            return _behind(arguments.words, max(0, int(offset or 1) - 1))
         return _nth(arguments.words, str(int(name) - 1))
 
 
@@ -246,6 +243,12 @@ def uncertain(words: Sequence[Text]) -> bool:
         for word, following in pairwise(words)
     )
     return halves or any(word.many for word in words)
+
+
+def _behind(words: tuple[Text, ...], skipped: int) -> tuple[Text, ...] | Missing:
+    if uncertain(words[:skipped]):
+        return Missing("the words before it are not known")
+    return words[skipped:]
 
 
 def _nth(words: tuple[Text, ...], index: str) -> tuple[Text, ...] | Missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Launch, Placement, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.docker import device_option, listed_devices, size, variable
+from shardlint.readers.docker import given_devices, listed_devices, size, variable
 from shardlint.readers.edits import RefusedSite, TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.kubernetes import read_yaml, yaml_like
-from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
+from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source
+
+_SERVICES = re.compile(r"services[\"']?[ \t]*:")
 
 
 class ComposeReader:
@@ -27,7 +29,7 @@ class ComposeReader:
     name = "compose"
 
     def accepts(self, source: Source) -> bool:
-        return "services:" in source.text and yaml_like(source)
+        return _SERVICES.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         roots, failed = read_yaml(source)
@@ -42,7 +44,7 @@ class ComposeReader:
                 if node.kind == "map":
                     service = _Service(key, node, f"{index}:/services/{key.value}")
                     plans.extend(service.plans(context))
-        return ReadResult(plans=tuple(plans))
+        return ReadResult(plans=finished(plans))
 
 
 @record
@@ -55,7 +57,7 @@ class _Service:
         holes = Holes(self.node.source.text)
         env = self.environment(holes)
         entrypoint = self.words("entrypoint", holes)
-        argv = (*(entrypoint or ()), *(self.words("command", holes) or ()))
+        argv = (*(entrypoint or ()), *(self.command(holes) or ()))
         host = self.host(env, holes)
         started = processes(argv, env, self.argv_origin())
         if reason := joins_hosts(started):
@@ -69,7 +71,7 @@ class _Service:
                 argv=holes.restore(process.argv),
                 image=self.image(holes),
                 env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
-                argv_complete=bool(entrypoint) or process.of_script,
+                argv_complete=entrypoint is not None or process.of_script,
             )
             plan = plan_of(launch, host, context)
             if plan is not None:
@@ -84,7 +86,14 @@ class _Service:
         node = self.node.get("image")
         if node is None:
             return Known.unset()
-        return holes.restored(interpolated(node.text(), holes)).known()
+        return _read(node, holes).known()
+
+    def command(self, holes: Holes) -> tuple[Text, ...] | None:
+        """The command; that of another service that this one extends is not read."""
+        words, extends = self.words("command", holes), self.node.get("extends")
+        if words is None and extends is not None:
+            return (Text.unknown(extends.origin, EXTENDS, many=True),)
+        return words
 
     def words(self, key: str, holes: Holes) -> tuple[Text, ...] | None:
         """The words of `command` or `entrypoint`: a list as it is, a string split like a shell."""
@@ -92,14 +101,13 @@ class _Service:
         if node is None:
             return None
         if node.kind == "list":
-            return tuple(interpolated(item.text(), holes) for item in node.items)
+            return tuple(holes.item(interpolated(item.text(), holes)) for item in node.items)
         text = interpolated(node.text(), holes)
         if text.mapped is None:
             return (text,)
         from shardlint.readers.bash import split_words
 
-        words = split_words(text.mapped, text.origin.file)
-        return tuple(replace(word, assumes=word.assumes | text.assumes) for word in words)
+        return split_words(text.mapped, text.origin.file)
 
     def environment(self, holes: Holes) -> dict[str, Text]:
         """Variables with a value here; a bare name hands on one that is mostly not set."""
@@ -114,32 +122,30 @@ class _Service:
             return env
         for item in node.items:
             if item.is_string and "=" in item.value:
-                name, text = variable(interpolated(item.text(), holes))
-                env[name] = text
+                text = interpolated(item.text(), holes)
+                name, env[name] = variable(text, self.node.source, {})
         return env
 
     # --------------------------------------------------------------------------- devices
 
     def host(self, env: Mapping[str, Text], holes: Holes) -> Host:
         placement, sites = self.placement(env, holes)
-        lists = tuple(
-            item for key in ("command", "entrypoint")
-            if (item := self.node.get(key)) is not None and item.kind == "list"
-        )  # fmt: skip
-        scripts = (item for node in lists for item in node.items if item.style in ("|", ">"))
-        command = self.node.get("command")
-        blocks = [command] if command is not None and command.style in ("|", ">") else []
+        nodes = tuple(
+            node for key in ("command", "entrypoint") if (node := self.node.get(key)) is not None
+        )
+        written = (item for node in nodes for item in (node.items or [node]))
+        blocks = [item.span for item in written if item.style in ("|", ">")]
         return Host(
             source=self.node.source,
             kind="compose",
             name=self.key.value,
             path=self.path,
             origin=self.key.origin,
-            anchors=(self.key.span, *(item.span for item in (*scripts, *blocks))),
+            anchors=(self.key.span, *blocks),
             placement=placement,
             fleet=Fleet(replicas=self.replicas(holes)),
             sites=sites,
-            lists=lists,
+            nodes=nodes,
         )
 
     def replicas(self, holes: Holes) -> Known[int]:
@@ -158,11 +164,13 @@ class _Service:
             count = self.mapped_devices(holes)
         if count.is_unset and (seen := self.seen(env, holes)):
             count = listed_devices(seen)
+        if count.is_unset and self.node.get("extends") is not None:
+            count = Known.unknown(EXTENDS)
         shm = self.node.get("shm_size")
         cpu = re.search(r"[-_:/]cpu\b", (self.node.string("image") or "").lower())
         placement = Placement(
             gpus_per_pod=count,
-            shm_bytes=size(interpolated(shm.text(), holes)) if shm is not None else Known.unset(),
+            shm_bytes=size(_read(shm, holes)) if shm is not None else Known.unset(),
             wants_gpu=cpu is None and "VLLM_CPU_KVCACHE_SPACE" not in env,
         )
         return placement, sites
@@ -177,39 +185,23 @@ class _Service:
     def reserved(self, holes: Holes) -> tuple[Known[Any], Mapping[str, Site]]:
         """`deploy.resources.reservations.devices`: a count, a list of ids, or all."""
         devices = self.node.get("deploy", "resources", "reservations", "devices")
-        for device in devices.items if devices is not None else []:
-            if not _is_gpu(device):
-                continue
-            if (ids := device.get("device_ids")) is not None:
-                return _ids(ids, holes), {"gpus_per_pod": RefusedSite("device_ids names the GPUs")}
-            if (node := device.get("count")) is not None:
-                return _count(node, holes), {"gpus_per_pod": TextSite((node.text(),))}
-            return Known.of("all", device.origin), {}
-        return Known.unset(), {}
+        gpus = [device for device in (devices.items if devices else ()) if _is_gpu(device)]
+        return _requested(gpus, holes)
 
     def gpus(self, holes: Holes) -> tuple[Known[Any], Mapping[str, Site]]:
         """`gpus:` as in the newer Compose specification."""
         node = self.node.get("gpus")
-        if node is None:
-            return Known.unset(), {}
-        if node.kind == "list":
-            first = node.items[0] if node.items else node
-            counted = first.get("count")
-            ids = first.get("device_ids")
-            if ids is not None:
-                return _ids(ids, holes), {}
-            return (
-                _count(counted, holes) if counted is not None else Known.of("all", node.origin)
-            ), {}
-        return _count(node, holes), {"gpus_per_pod": TextSite((node.text(),))}
+        if node is None or node.kind == "scalar":
+            return _counted(node, holes) if node is not None else (Known.unset(), {})
+        return _requested(node.items, holes)
 
     def mapped_devices(self, holes: Holes) -> Known[Any]:
         node = self.node.get("devices")
-        for item in node.items if node is not None else []:
-            found = device_option(interpolated(item.text(), holes)) if item.is_string else None
-            if found is not None and found.is_known:
-                return found
-        return Known.unset()
+        items = node.items if node is not None else []
+        return given_devices([_read(item, holes) for item in items if item.is_string])
+
+
+EXTENDS = "the service extends another one, which is not read"
 
 
 def _is_gpu(device: Node) -> bool:
@@ -220,37 +212,61 @@ def _is_gpu(device: Node) -> bool:
     return "gpu" in names or device.string("driver") in ("nvidia", "amd", "cdi")
 
 
+def _requested(gpus: Sequence[Node], holes: Holes) -> tuple[Known[Any], Mapping[str, Site]]:
+    """One request for GPUs: a count, a list of ids, or all of them."""
+    if len(gpus) > 1:
+        return Known.unknown("several requests for GPUs", gpus[0].origin), {}
+    for device in gpus:
+        if (ids := device.get("device_ids")) is not None:
+            return _ids(ids, holes), {"gpus_per_pod": RefusedSite("device_ids names the GPUs")}
+        if (count := device.get("count")) is not None:
+            return _counted(count, holes)
+        return Known.of("all", device.origin), {}
+    return Known.unset(), {}
+
+
+def _counted(node: Node, holes: Holes) -> tuple[Known[Any], Mapping[str, Site]]:
+    return _count(node, holes), {"gpus_per_pod": TextSite((_read(node, holes),))}
+
+
 def _ids(node: Node, holes: Holes) -> Known[Any]:
     """A list of ids, or one string that holds a list."""
-    texts = [interpolated(item.text(), holes) for item in (node.items or [node])]
-    texts = [holes.restored(text) for text in texts]
+    texts = [_read(item, holes) for item in (node.items or [node])]
     if any(text.value is None for text in texts):
         return Known.unknown("device_ids are filled in elsewhere", node.origin)
     ids = [part for text in texts for part in (text.value or "").split(",") if part.strip()]
-    if ids == ["all"] or any("=all" in part for part in ids):
-        return Known.of("all", node.origin)
-    return Known.of(len(ids), node.origin)
+    assumes = frozenset[str]().union(*(text.assumes for text in texts))
+    everything = ids == ["all"] or any("=all" in part for part in ids)
+    return Known.of("all" if everything else len(ids), node.origin, assumes=assumes)
 
 
 def _count(node: Node, holes: Holes) -> Known[Any]:
-    text = holes.restored(interpolated(node.text(), holes))
+    text = _read(node, holes)
     if text.value == "all" or text.value == "-1":
         return text.known().map(lambda _: "all")
-    return _integer(node, holes)
+    number = _integer(node, holes)
+    negative = number.only is not None and number.only < 0
+    return Known.unknown("less than nothing", number.origin) if negative else number
 
 
 def _integer(node: Node, holes: Holes) -> Known[int]:
     if "$" not in node.value:
         return integer(node)
-    text = holes.restored(interpolated(node.text(), holes))
+    text = _read(node, holes)
     if text.value is not None and re.fullmatch(r"\d{1,9}", text.value):
         return text.known().map(int)
     return Known.unknown(text.reason or f"{text.value!r} is not a whole number", text.place)
 
 
+def _read(node: Node, holes: Holes) -> Text:
+    """The value of a scalar after interpolation."""
+    return holes.restored(interpolated(node.text(), holes))
+
+
 # ------------------------------------------------------------------------------ interpolation
 
 _VARIABLE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{)")
+_ALONE = re.compile(r"\$\{[A-Za-z_]\w*:?-([^${}]+)\}")
 _BRACED = re.compile(r"([A-Za-z_]\w*)(?:(:?[-?+])(.*))?$", re.DOTALL)
 
 
@@ -262,12 +278,20 @@ def interpolated(text: Text, holes: Holes) -> Text:
     mapped = text.mapped
     if mapped is None or "$" not in mapped.text:
         return text
-    assumes: set[str] = set()
-    joined = _interpolate(mapped, holes, assumes, depth=5)
-    return Text(joined, text.origin, None, (), None, text.assumes | assumes)
+    joined = _interpolate(mapped, holes, depth=5)
+    return Text(joined, text.origin, None, (), _default(text))
 
 
-def _interpolate(mapped: Mapped, holes: Holes, assumes: set[str], depth: int) -> Mapped:
+def _default(text: Text) -> Origin | None:
+    """The place to edit in a text that is nothing but `${NAME:-default}`."""
+    mapped = text.mapped
+    match = _ALONE.fullmatch(mapped.text) if mapped is not None else None
+    if mapped is None or match is None or not mapped.literal:
+        return None
+    return Origin(text.origin.file, mapped.span(*match.span(1)))
+
+
+def _interpolate(mapped: Mapped, holes: Holes, depth: int) -> Mapped:
     parts: list[Mapped] = []
     at = 0
     while match := _VARIABLE.search(mapped.text, at):
@@ -281,7 +305,7 @@ def _interpolate(mapped: Mapped, holes: Holes, assumes: set[str], depth: int) ->
             mapped.cut(match.start(2), end) if match.group(2) else mapped.cut(match.end(), end - 1)
         )
         use = mapped.cut(match.start(), end)
-        parts.append(_value(inner, use, holes, assumes, depth))
+        parts.append(_value(inner, use, holes, depth))
         at = end
     joined = concat([*parts, mapped.cut(at)])
     return joined if at == 0 else replace(joined, literal=False)
@@ -296,11 +320,11 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
-def _value(inner: Mapped, use: Mapped, holes: Holes, assumes: set[str], depth: int) -> Mapped:
+def _value(inner: Mapped, use: Mapped, holes: Holes, depth: int) -> Mapped:
     match = _BRACED.match(inner.text)
     name, operator = (match.group(1), match.group(2)) if match else (inner.text, None)
     if match is None or operator not in (":-", "-") or depth == 0:
         return holes.make(f"{name} is set outside this file", use.span())
-    assumes.add(f"{name} is not set")
-    default = _interpolate(inner.cut(match.start(3)), holes, assumes, depth - 1)
+    holes.assume(f"{name} is not set", use.span())
+    default = _interpolate(inner.cut(match.start(3)), holes, depth - 1)
     return Mapped.all_at(default.text, use.span()) if default.text else default

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from posixpath import basename
 from typing import Any
 
@@ -12,36 +11,27 @@ from shardlint.known import Known, Text
 from shardlint.plan import Placement, Site
 from shardlint.readers.edits import TextSite
 from shardlint.record import record
+from shardlint.source import Source
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 
 SWITCHES = frozenset(
-    [
-        "--detach",
-        "--interactive",
-        "--tty",
-        "--rm",
-        "--privileged",
-        "--init",
-        "--read-only",
-        "--oom-kill-disable",
-        "--no-healthcheck",
-        "--publish-all",
-        "--sig-proxy",
-        "--disable-content-trust",
-        "--help",
-        "--quiet",
-        "--replace",
-        "--tls-verify",
-        "--no-hosts",
-        "--systemd",
-    ]
-)
+    {"--detach", "--disable-content-trust", "--env-host", "--help", "--http-proxy", "--init",
+     "--interactive", "--no-healthcheck", "--no-hostname", "--no-hosts", "--oom-kill-disable",
+     "--passwd", "--privileged", "--publish-all", "--quiet", "--read-only", "--read-only-tmpfs",
+     "--replace", "--rm", "--rmi", "--rootfs", "--sig-proxy", "--tls-verify", "--tty",
+     "--unsetenv-all", "--use-api-socket"}
+)  # fmt: skip
 """Options of `run` without a value; every other long option takes one."""
 
 SHORT_SWITCHES = frozenset("ditPq")
 
-SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+STARTERS = frozenset(
+    {"sudo", "exec", "nohup", "env", "time", "srun", "command", "nice", "setsid", "timeout"}
+)
+"""Commands that may stand before the program."""
+
+SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 @record
@@ -57,25 +47,36 @@ class Container:
 
     @property
     def argv(self) -> tuple[Text, ...]:
-        return (self.entrypoint, *self.words) if self.entrypoint is not None else self.words
+        """What runs; an empty entrypoint only takes the image's own away."""
+        if self.entrypoint is None or self.entrypoint.value == "":
+            return self.words
+        return (self.entrypoint, *self.words)
 
 
-def container(argv: Sequence[Text]) -> Container | None:
-    """The container that these words run, None if they are no such command."""
-    start = _after_run(argv)
-    if start is None:
+def container(
+    argv: Sequence[Text], source: Source, outside: Mapping[str, Text]
+) -> Container | None:
+    """The container that these words run, None if they are no such command.
+
+    `outside` are variables of the shell, which `-e NAME` hands on.
+    """
+    at = _after_run(argv)
+    if at is None:
         return None
     options: list[tuple[str, Text | None]] = []
-    at = start
     while at < len(argv):
         value = argv[at].value
         if value is None or not value.startswith("-"):
+            break
+        if value == "--":
+            at += 1
             break
         name, text, at = _option(argv, at, value)
         options.append((name, text))
     if at >= len(argv) or argv[at].many:
         return None
-    return _container(argv[at], tuple(argv[at + 1 :]), options)
+    env = _environment(options, source, outside)
+    return _container(argv[at], tuple(argv[at + 1 :]), options, env)
 
 
 def _after_run(argv: Sequence[Text]) -> int | None:
@@ -83,8 +84,9 @@ def _after_run(argv: Sequence[Text]) -> int | None:
     for at, word in enumerate(words):
         if basename(word) in PROGRAMS:
             rest = words[at + 1 : at + 4]
-            return at + 2 + rest.index("run") if "run" in rest else None
-        if at == 0 and basename(word) not in ("sudo", "exec", "nohup", "env", "time", "srun"):
+            before = rest[: rest.index("run")] if "run" in rest else ["compose"]
+            return None if "compose" in before else at + 2 + len(before)
+        if at == 0 and basename(word) not in STARTERS:
             return None
     return None
 
@@ -92,43 +94,63 @@ def _after_run(argv: Sequence[Text]) -> int | None:
 def _option(argv: Sequence[Text], at: int, value: str) -> tuple[str, Text | None, int]:
     """Name, value and the index after one option."""
     name, equals, _ = value.partition("=")
+    following = argv[at + 1] if at + 1 < len(argv) else None
     if not value.startswith("--"):
-        if set(value[1:]) <= SHORT_SWITCHES:
-            return value, None, at + 1
-        head = value[1:].lstrip("".join(SHORT_SWITCHES))
-        if len(head) > 1:
-            return f"-{head[0]}", argv[at].part(len(value) - len(head) + 1), at + 1
-        return f"-{head}", argv[at + 1] if at + 1 < len(argv) else None, at + 2
+        return _short(argv[at], following, at, value)
     if equals:
         return name, argv[at].part(len(name) + 1), at + 1
     if name in SWITCHES:
         return name, None, at + 1
-    return name, argv[at + 1] if at + 1 < len(argv) else None, at + 2
+    return name, following, at + 2
+
+
+def _short(word: Text, following: Text | None, at: int, value: str) -> tuple[str, Text | None, int]:
+    """Letters such as -itd; the first one that takes a value has it behind it: -eA=b, -e=A=b."""
+    for index, letter in enumerate(value[1:], start=2):
+        if letter in SHORT_SWITCHES:
+            continue
+        if index == len(value):
+            return f"-{letter}", following, at + 2
+        return f"-{letter}", word.part(index + value.startswith("=", index)), at + 1
+    return value, None, at + 1
 
 
 def _container(
-    image: Text, words: tuple[Text, ...], options: Sequence[tuple[str, Text | None]]
+    image: Text,
+    words: tuple[Text, ...],
+    options: Sequence[tuple[str, Text | None]],
+    env: Mapping[str, Text],
 ) -> Container:
-    entrypoint = None
-    env: dict[str, Text] = {}
-    for name, text in options:
-        if text is None:
-            continue
-        if name in ("-e", "--env"):
-            key, value = variable(text)
-            env[key] = value
-        elif name == "--entrypoint":
-            entrypoint = text
+    given = [text for name, text in options if name == "--entrypoint" and text is not None]
+    entrypoint = given[-1] if given else None
     placement, sites = _devices(options, env)
     return Container(image, entrypoint, words, env, placement, sites)
 
 
-def variable(text: Text) -> tuple[str, Text]:
+def _environment(
+    options: Sequence[tuple[str, Text | None]], source: Source, outside: Mapping[str, Text]
+) -> dict[str, Text]:
+    env: dict[str, Text] = {}
+    for name, text in options:
+        if name in ("-e", "--env") and text is not None:
+            key, value = variable(text, source, outside)
+            env[key] = value
+    return env
+
+
+_NAMED = re.compile(r"""["']*([A-Za-z_]\w*)=""")
+
+
+def variable(text: Text, source: Source, outside: Mapping[str, Text]) -> tuple[str, Text]:
     """Name and value of `NAME=value`; `NAME` alone hands on a value from outside."""
-    value = text.value or ""
-    name, equals, _ = value.partition("=")
+    if text.value is None:
+        span = text.origin.span
+        named = _NAMED.match(source.text, span.start, span.end)
+        return (named.group(1) if named else "", text)
+    name, equals, _ = text.value.partition("=")
     if not equals:
-        return name, Text.unknown(text.origin, f"{name} is set outside this file")
+        handed = Text.unknown(text.origin, f"{name} is set outside this file")
+        return name, outside.get(name, handed)
     part = text.part(len(name) + 1)
     return name, part if part.value else Text(part.mapped, text.origin)
 
@@ -136,44 +158,56 @@ def variable(text: Text) -> tuple[str, Text]:
 def _devices(
     options: Sequence[tuple[str, Text | None]], env: Mapping[str, Text]
 ) -> tuple[Placement, Mapping[str, Site]]:
-    placement, sites = Placement(), dict[str, Site]()
-    for name, text in options:
-        if text is None:
-            continue
-        if name == "--gpus":
-            placement = replace(placement, gpus_per_pod=gpus_option(text))
-            if re.fullmatch(r"\d+", text.value or ""):
-                sites["gpus_per_pod"] = TextSite((text,))
-        elif name == "--device" and placement.gpus_per_pod.is_unset:
-            placement = replace(placement, gpus_per_pod=device_option(text))
-        elif name == "--shm-size":
-            placement = replace(placement, shm_bytes=size(text))
-    if placement.gpus_per_pod.is_unset and (seen := env.get("NVIDIA_VISIBLE_DEVICES")):
-        placement = replace(placement, gpus_per_pod=listed_devices(seen))
-    return placement, sites
+    sites: dict[str, Site] = {}
+    asked = [text for name, text in options if name == "--gpus" and text is not None]
+    mapped = [text for name, text in options if name == "--device" and text is not None]
+    count = given_devices(mapped)
+    if asked:
+        several: Known[Any] = Known.unknown("--gpus is given more than once", asked[-1].place)
+        count = gpus_option(asked[0]) if len(asked) == 1 else several
+        if count.is_known and re.fullmatch(r"\d+", asked[0].value or ""):
+            sites["gpus_per_pod"] = TextSite((asked[0],))
+    if count.is_unset and (seen := env.get("NVIDIA_VISIBLE_DEVICES")):
+        count = listed_devices(seen)
+    shm = [text for name, text in options if name == "--shm-size" and text is not None]
+    return Placement(gpus_per_pod=count, shm_bytes=size(shm[-1]) if shm else Known.unset()), sites
 
 
 def gpus_option(text: Text) -> Known[Any]:
     """`--gpus`: all, a number, count=N, or "device=0,1" with quotes of its own."""
     known = text.known()
     value = (known.only or "").strip().strip("\"'")
-    if value == "all":
+    if re.fullmatch(r"(count=)?(all|-1)(,.*)?", value):
         return known.map(lambda _: "all")
-    if counted := re.fullmatch(r"(?:count=)?(\d{1,4})(?:,.*)?", value):
+    if counted := re.fullmatch(r"(?:count=)?([1-9]\d{0,3})(?:,.*)?", value):
         count = int(counted.group(1))
         return known.map(lambda _: count)
     if listed := re.match(r"device=([\w.,:/-]+)", value):
-        devices = len(listed.group(1).split(","))
+        devices = len([item for item in listed.group(1).split(",") if item])
         return known.map(lambda _: devices)
     return Known.unknown(known.reason or f"--gpus {value} is not understood", known.origin)
 
 
-def device_option(text: Text) -> Known[Any]:
-    """`--device`: the kernel driver of AMD or all CDI devices mean every GPU of the host."""
-    value = text.value or ""
-    if value.startswith("/dev/kfd") or re.fullmatch(r"(nvidia|amd)\.com/gpu=all", value):
-        return text.known().map(lambda _: "all")
-    return Known.unset()
+_CDI = re.compile(r"(?:nvidia|amd)\.com/gpu=(.+)")
+_RENDERER = re.compile(r"/dev/dri/renderD\d+(:.*)?")
+
+
+def given_devices(texts: Sequence[Text]) -> Known[Any]:
+    """`--device` and `devices:`: GPUs by their CDI names, or the kernel driver of AMD.
+
+    The driver comes with every card of the host, unless single ones are named.
+    """
+    for text in texts:
+        if text.mapped is None:
+            return Known.unknown(text.reason or "unresolved", text.origin, text.related)
+    named = [(text, match.group(1)) for text in texts if (match := _CDI.match(text.value or ""))]
+    if named:
+        first = named[0][0].known()
+        everything = any(name == "all" for _, name in named)
+        return first.map(lambda _: "all" if everything else len(named))
+    driver = [text for text in texts if (text.value or "").startswith("/dev/kfd")]
+    cards = [text for text in texts if _RENDERER.fullmatch(text.value or "")]
+    return driver[0].known().map(lambda _: len(cards) or "all") if driver else Known.unset()
 
 
 def listed_devices(text: Text) -> Known[Any]:
@@ -188,7 +222,7 @@ def listed_devices(text: Text) -> Known[Any]:
 
 def size(text: Text) -> Known[int]:
     """Bytes of a Docker size such as 16g, 1.5GB or 64m."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)i?b?", (text.value or "").strip().lower())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?", (text.value or "").strip().lower())
     if match is None:
         return Known.unknown(text.reason or f"{text.value!r} is not a size", text.place)
     return Known.of(int(float(match[1]) * SIZES[match[2]]), text.place)

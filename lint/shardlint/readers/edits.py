@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.known import Text
-from shardlint.plan import Flag, Refusal
+from shardlint.plan import Flag, Refusal, Site
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Edit, Source, Span
 
-PLAIN = re.compile(r"[A-Za-z0-9_./:=-]+")
+PLAIN = re.compile(r"[A-Za-z0-9_./=-]+(?::[A-Za-z0-9_./=-]+)*")
 """Values that need no quotes anywhere; others are not written."""
 
 
@@ -28,7 +28,7 @@ class TextSite:
         for text in self.texts:
             place = text.editable
             if place is None:
-                return Refusal(f"{text.value or text.reason} is put together elsewhere")
+                return Refusal(f"{text.value or text.reason or 'it'} is put together elsewhere")
             edits.append(Edit(place.file, place.span, value))
         return edits
 
@@ -44,37 +44,19 @@ class RefusedSite:
 
 
 @record
-class FlagSite:
-    """Where one option stands in a command line, or would stand: after the words of `neighbour`."""
+class JointSite:
+    """The same field in several branches of a script: all are set, or none."""
 
-    source: Source
-    name: str
-    flag: Flag | None
-    neighbour: Flag | None
-    lists: tuple[Node, ...] = ()
+    sites: tuple[Site, ...]
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        if self.flag is not None:
-            return self._replace(self.flag, value)
-        if self.neighbour is None:
-            return Refusal(f"no place was found for {self.name}")
-        return self._insert(self.neighbour, value)
-
-    def _replace(self, flag: Flag, value: str) -> list[Edit] | Refusal:
-        if flag.value is None:
-            return Refusal(f"{self.name} has no value")
-        return TextSite((flag.value,)).set(value)
-
-    def _insert(self, neighbour: Flag, value: str) -> list[Edit] | Refusal:
-        after = neighbour.value or neighbour.written
-        inline = neighbour.value is not None and neighbour.written.origin.span.covers(
-            neighbour.value.origin.span
-        )
-        words = [f"{self.name}={value}"] if inline else [self.name, value]
-        last = neighbour.written if inline else after
-        if last.mapped is None or last.related:
-            return Refusal(f"{self.name} has no literal neighbour to stand beside")
-        return [insert_words(self.source, self.lists, last, words)]
+        edits: dict[Edit, None] = {}
+        for site in self.sites:
+            made = site.set(value)
+            if isinstance(made, Refusal):
+                return made
+            edits |= dict.fromkeys(made)
+        return list(edits)
 
 
 @record
@@ -91,28 +73,176 @@ class SpellingSite:
         return [Edit(written.origin.file, written.mapped.span(0, len(name)), value)]
 
 
-def insert_words(source: Source, lists: Sequence[Node], after: Text, words: Sequence[str]) -> Edit:
-    """Write words after a word: as items of its list, or beside it in a command line."""
-    for node in lists:
-        for item in node.items:
-            if item.span.covers(after.origin.span) and item.value == after.value:
-                return _insert_items(source, node, item, words)
-    at = after.origin.span.end
-    return Edit(source.name, Span(at, at), "".join(f" {word}" for word in words))
+# ------------------------------------------------------------------------------ command lines
 
 
-def _insert_items(source: Source, node: Node, item: Node, words: Sequence[str]) -> Edit:
-    quote = item.style if item.style in ("'", '"') else ""
-    if not quote and any(re.fullmatch(r"[\d.]+", word) for word in words):
+@record
+class Slot:
+    """A place for one more option: after a word, written like the option that ends there.
+
+    `nodes` are the command and its arguments in a YAML file, none in a script of its own.
+    """
+
+    source: Source
+    after: Text
+    like: Flag | None = None
+    nodes: tuple[Node, ...] = ()
+
+    def insert(self, name: str, value: str) -> list[Edit] | Refusal:
+        if not PLAIN.fullmatch(value):
+            return Refusal(f"{value!r} cannot be written without quoting")
+        joined = self.like is not None and _is_joined(self.like)
+        words = [f"{name}={value}"] if joined else [name, value]
+        for node in self.nodes:
+            for item in node.items:
+                if item.span == self.after.origin.span and _is_word(item, self.after):
+                    return _insert_items(self.source, node, item, self._quoted(item, words))
+        if self.nodes and not any(_holds(node, self.after) for node in self.nodes):
+            return Refusal(f"no place was found for {name}")
+        at = self.after.origin.span.end
+        return [Edit(self.source.name, Span(at, at), "".join(f" {word}" for word in words))]
+
+    def _quoted(self, item: Node, words: list[str]) -> list[str]:
+        """Each word in the quotes of its counterpart; one that would be no string gets some."""
+        written = self.like.written.origin.span if self.like is not None else item.span
+        items = [other for node in self.nodes for other in node.items]
+        first = next((other for other in items if other.span == written), item)
+        return [_quote(word, like) for word, like in zip(words, (first, item), strict=False)]
+
+
+@record
+class FlagSite:
+    """Where one option stands in a command line, or would stand."""
+
+    name: str
+    flag: Flag | None
+    slot: Slot | None
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        if self.flag is not None:
+            if self.flag.value is None:
+                return Refusal(f"{self.name} has no value")
+            return TextSite((self.flag.value,)).set(value)
+        if self.slot is None:
+            return Refusal(f"{self.name} has no literal neighbour to stand beside")
+        return self.slot.insert(self.name, value)
+
+
+def _is_joined(flag: Flag) -> bool:
+    """Option and value are one word, such as --a=b."""
+    return flag.value is not None and flag.written.origin.span.covers(flag.value.origin.span)
+
+
+def _is_word(item: Node, word: Text) -> bool:
+    """The item is this word, not a script that holds it."""
+    return item.value == word.value or not re.search(r"\s", item.value)
+
+
+def _holds(node: Node, word: Text) -> bool:
+    """The word stands, with its own place, in the script or command string of this node."""
+    for scalar in node.items or [node]:
+        exact = scalar.style is None or scalar.span != word.origin.span
+        if scalar.kind == "scalar" and scalar.span.covers(word.origin.span):
+            return exact and not scalar.alias
+    return False
+
+
+def _quote(word: str, like: Node) -> str:
+    quote = like.style if like.style in ("'", '"') else ""
+    if not quote and not re.match(r"--?[A-Za-z]", word):
         quote = '"'  # a bare number would be no string
-    written = [f"{quote}{word}{quote}" for word in words]
-    if source.text.startswith("[", node.span.start):
+    return f"{quote}{word}{quote}"
+
+
+def _insert_items(
+    source: Source, node: Node, item: Node, words: Sequence[str]
+) -> list[Edit] | Refusal:
+    """Write words as items of a list, after one of its items."""
+    if node.flow:
         at = item.span.end
-        return Edit(source.name, Span(at, at), "".join(f", {word}" for word in written))
-    line = source.position(item.span.start).line
-    span = source.line_span(line)
-    head = source.text[span.start : item.span.start]
-    end = source.line_span(source.position(item.span.end).line).end
-    newline = "\r\n" if source.text.startswith("\r\n", end) else "\n"
-    lead = head if head.strip() == "-" else " " * (len(head) - 2) + "- "
-    return Edit(source.name, Span(end, end), "".join(f"{newline}{lead}{word}" for word in written))
+        return [Edit(source.name, Span(at, at), "".join(f", {word}" for word in words))]
+    text = source.text
+    line = source.line_span(source.position(item.span.start).line)
+    head = re.sub(r"(?:[&!]\S*[ \t]+)+$", "", text[line.start : item.span.start])
+    dash = re.search(r"-[ \t]+$", head)
+    if dash is None:
+        return Refusal("the list is not written with one item on each line")
+    lead = re.sub(r"[^ \t]", " ", head[: dash.start()]) + dash.group()
+    last = item.span.start + len(text[item.span.start : item.span.end].rstrip())
+    end = source.line_span(source.position(last).line).end
+    written = "".join(f"{_newline(text, end)}{lead}{word}" for word in words)
+    return [Edit(source.name, Span(end, end), written)]
+
+
+def _newline(text: str, at: int) -> str:
+    """The line end that stands here, at the end of the text the one that it has elsewhere."""
+    end = text.find("\n", at) if "\n" in text[at:] else text.find("\n")
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+# --------------------------------------------------------------------- what else a text decides
+
+
+@record
+class Use:
+    """Where a plan reads something: a word of its command line, or a setting of this name."""
+
+    plan: int
+    of: Text | str
+    spans: tuple[Span, ...]
+    around: tuple[Span, ...] = ()
+    """Texts that it is a part of, and that hold other things as well."""
+
+
+@record
+class GuardedSite:
+    """A site that refuses to edit a text from which something else is read too."""
+
+    site: Site
+    plan: int
+    own: tuple[Text | str, ...]
+    uses: tuple[Use, ...]
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        edits = self.site.set(value)
+        if isinstance(edits, Refusal):
+            return edits
+        others = [use for use in self.uses if not self._owns(use)]
+        around = {span for use in self.uses if self._owns(use) for span in use.around}
+        for edit in edits:
+            for use in others:
+                if _meets(edit.span, use, use.plan != self.plan, around):
+                    what = use.of if isinstance(use.of, str) else f"`{use.of.value}`"
+                    return Refusal(f"{what} is read from the same text")
+        return edits
+
+    def _owns(self, use: Use) -> bool:
+        return use.plan == self.plan and any(use.of is item for item in self.own)
+
+
+def _meets(edit: Span, use: Use, elsewhere: bool, around: Iterable[Span]) -> bool:
+    """The edit changes what is read there; an insertion after a word, only in another plan."""
+    if edit.start == edit.end:
+        return elsewhere and any(span.start < edit.end <= span.end for span in use.spans)
+    wider = Span(edit.start - 1, edit.end + 1)  # with quotes
+    shared = [span for span in use.around if span not in around or wider.covers(span)]
+    return any(span.start < edit.end and edit.start < span.end for span in (*use.spans, *shared))
+
+
+def use_of(plan: int, word: Text) -> Use | None:
+    """What a word is read from; one that is not known is not read at all."""
+    if word.mapped is None:
+        return None
+    if word.definition is not None:
+        return Use(plan, word, (word.definition.span, word.origin.span), _related(word))
+    return Use(plan, word, (word.place.span,), _related(word))
+
+
+def _related(word: Text) -> tuple[Span, ...]:
+    return tuple(origin.span for origin in word.related if origin.file == word.origin.file)
+
+
+def words_after(words: Sequence[Text], word: Text) -> Iterator[Text]:
+    """The words behind one of them."""
+    at = next((at for at, other in enumerate(words) if other is word), len(words))
+    yield from words[at + 1 :]

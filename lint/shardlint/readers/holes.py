@@ -19,10 +19,11 @@ _OWN = "it holds a private-use character"
 
 
 class Holes:
-    """The holes of one text, and why each is one."""
+    """The holes of one text, why each is one, and the places filled on an assumption."""
 
     def __init__(self, text: str = "") -> None:
         self.reasons: list[str] = []
+        self.assumed: list[tuple[Span, str]] = []
         # In a text with such characters of its own nobody can tell them from holes.
         self.ambiguous = bool(_HOLE.search(text))
 
@@ -31,6 +32,10 @@ class Holes:
         mark = chr(min(LAST, FIRST + len(self.reasons) - 1))
         return Mapped.all_at(mark, span)
 
+    def assume(self, sentence: str, span: Span) -> None:
+        """What is read at this place rests on the sentence."""
+        self.assumed.append((span, sentence))
+
     def restore(self, words: Iterable[Text]) -> tuple[Text, ...]:
         return tuple(self.restored(word) for word in words)
 
@@ -38,11 +43,21 @@ class Holes:
         """The word of a script or command string, unknown if there is a hole in it."""
         match = _HOLE.search(word.value or "")
         if match is None or word.mapped is None:
-            return word
+            return self._resting(word)
         bare = word.value == match.group() and word.mapped.span() == word.origin.span
         return Text.unknown(
             word.origin, self._reason(match.group()), related=word.related, many=bare
         )
+
+    def _resting(self, word: Text) -> Text:
+        """The word with the assumptions of the places that it was read from."""
+        found = {
+            sentence
+            for span, sentence in self.assumed
+            for place in (word.origin.span, *(origin.span for origin in word.related))
+            if span.start < place.end and place.start < span.end
+        }
+        return replace(word, assumes=word.assumes | found) if found else word
 
     def item(self, text: Text) -> Text:
         """An item of a list, which stays one word: unknown at once if it is nothing but a hole."""

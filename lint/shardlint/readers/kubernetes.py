@@ -15,7 +15,7 @@ from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan
 from shardlint.plugins import Problem, ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.plans import Host, distinct, joins_hosts, plan_of, processes
+from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, YamlError, documents, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source, Span
@@ -43,7 +43,7 @@ UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.c
 """Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
 
 _KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:""", re.MULTILINE)
-_KEYS_INLINE = re.compile(r"""["'](?:kind|containers|command|args)["'][ \t]*:""")
+_KEYS_INLINE = re.compile(r"""["'{,][ \t]*["']?(?:kind|containers|command|args)["']?[ \t]*:""")
 
 TEMPLATE = re.compile(
     r"^\s*\{\{-?\s*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
@@ -102,14 +102,14 @@ class KubernetesReader:
             for node, path in _objects(root, f"{index}:"):
                 plans.extend(_plans(node, path, context))
                 routers.extend(_routers(node, path))
-        return ReadResult(plans=tuple(plans), routers=tuple(routers))
+        return ReadResult(plans=finished(plans), routers=tuple(routers))
 
 
 def _objects(root: Node, path: str) -> Iterator[tuple[Node, str]]:
     """The object itself, or the items of a List."""
-    if root.kind == "map" and root.string("kind") == "List":
-        items = root.get("items")
-        for index, item in enumerate(items.items if items is not None else []):
+    items = root.get("items") if (root.string("kind") or "").endswith("List") else None
+    if items is not None and items.kind == "list":
+        for index, item in enumerate(items.items):
             yield item, f"{path}/items/{index}"
     elif root.kind == "map":
         yield root, path
@@ -162,18 +162,23 @@ class _Object:
     def namespace(self) -> str | None:
         return self.node.string("metadata", "namespace")
 
+    @property
+    def pod(self) -> tuple[str, ...]:
+        """The path of what becomes the pod: the owner of the pod spec."""
+        return POD_SPECS.get(self.kind, ())[:-1]
+
     def pod_labels(self) -> Mapping[str, str]:
-        """Labels of the pods: beside the pod spec, which is where selectors look."""
-        owner = POD_SPECS.get(self.kind, ())[:-1]
-        return string_map(self.node.get(*owner, "metadata", "labels"))
+        """Labels of the pods, which is where selectors look."""
+        return string_map(self.node.get(*self.pod, "metadata", "labels"))
 
     def suppressed(self) -> Mapping[str, Origin]:
         found: dict[str, Origin] = {}
-        for path in (("metadata",), ("spec", "template", "metadata")):
-            note = self.node.get(*path, "annotations", SUPPRESS)
+        for path in ((), self.pod):
+            note = self.node.get(*path, "metadata", "annotations", SUPPRESS)
             if note is not None and note.is_string:
                 for selector in note.value.split(":", 1)[0].split(","):
-                    found[selector.strip()] = note.origin
+                    if selector.strip():
+                        found[selector.strip()] = note.origin
         return MappingProxyType(found)
 
 
@@ -237,7 +242,7 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
     if node is None:
         return ()
     items = node.items if node.kind == "list" else [node]
-    return tuple(expanded(item.text(), env, holes) for item in items)
+    return tuple(holes.item(expanded(item.text(), env, holes)) for item in items)
 
 
 def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
@@ -246,10 +251,16 @@ def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
     if not nodes or nodes < 2:
         return plan
     pods = replace(plan.placement, pods_per_group=plan.layout.nnodes)
-    fleet = plan.fleet
-    if kind == "StatefulSet":
-        fleet = replace(fleet, replicas=fleet.replicas.map(lambda count: max(1, count // nodes)))
-    return replace(plan, placement=pods, fleet=fleet)
+    replicas = plan.fleet.replicas
+    if kind == "StatefulSet" and (count := replicas.only) is not None:
+        whole = count % nodes == 0
+        why = f"{count} pods are no groups of {nodes}"
+        replicas = (
+            replicas.map(lambda count: count // nodes)
+            if whole
+            else Known.unknown(why, replicas.origin)
+        )
+    return replace(plan, placement=pods, fleet=replace(plan.fleet, replicas=replicas))
 
 
 # ----------------------------------------------------------------------- what surrounds a container
@@ -281,7 +292,7 @@ def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: Rea
         fleet=fleet,
         suppressed=owner.suppressed(),
         sites=sites,
-        lists=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
+        nodes=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
     )
 
 
@@ -298,29 +309,32 @@ def _anchors(owner: _Object, node: Node) -> Iterator[Span]:
     yield node.span
     for key in ("command", "args"):
         found = node.get(key)
-        for item in found.items if found is not None else []:
+        for item in (found.items or [found]) if found is not None else []:
             if item.style in ("|", ">"):
                 yield item.span
 
 
-def _devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None]:
-    """Devices that the container asks for, the sites of the number, the resource's name."""
-    texts: list[Text] = []
-    count: Known[int] = Known.unset()
-    resource: str | None = None
+def _devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
+    """Devices that the container asks for, the sites of the number, the key of the resource."""
+    asked: dict[str, list[tuple[Node, Node]]] = {}
     for part in ("limits", "requests"):
         for key, value in _entries(node.get("resources", part)):
             name = key.value.strip()
-            if RESOURCES.match(name):
-                texts.append(value.text())
-                if count.is_unset:
-                    count, resource = integer(value), name
-            elif UNCOUNTED.match(name) and count.is_unset:
-                count = Known.unknown(f"{name} does not count devices", value.origin)
-    if count.is_unset and (claims := node.get("resources", "claims")) is not None:
-        count = Known.unknown("the devices come from a resource claim", claims.origin)
-    sites: dict[str, Site] = {"gpus_per_pod": TextSite(tuple(texts))} if texts else {}
-    return count, sites, resource
+            if RESOURCES.match(name) or UNCOUNTED.match(name):
+                asked.setdefault(name, []).append((key, value))
+    if not asked:
+        claims = node.get("resources", "claims")
+        why = "the devices come from a resource claim"
+        return Known.unknown(why, claims.origin) if claims else Known.unset(), {}, None
+    name, entries = next(iter(asked.items()))
+    key, value = entries[0]
+    if len(asked) > 1 or UNCOUNTED.match(name):
+        mixed = len(asked) > 1
+        why = f"{' and '.join(asked)} do not add up" if mixed else f"{name} does not count devices"
+        return Known.unknown(why, value.origin), {}, None
+    count = integer(value)
+    site = TextSite(tuple(value.text() for _, value in entries))
+    return count, {"gpus_per_pod": site} if count.is_known else {}, key
 
 
 def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
@@ -335,12 +349,13 @@ def _cpu_only(node: Node) -> bool:
 
 
 def _card(
-    spec: Node | None, resource: str | None, context: ReadContext
+    spec: Node | None, resource: Node | None, context: ReadContext
 ) -> tuple[Known[str], Known[Device]]:
     """The literal that names the card and the card: a MIG resource, a selector, an affinity."""
-    if resource and "/mig-" in resource:
-        name = resource.split("/", 1)[1]
-        return Known.of(name), context.device(name)
+    name = resource.value.strip() if resource is not None else ""
+    if resource is not None and "/mig-" in name:
+        profile = name.split("/", 1)[1]
+        return Known.of(profile, resource.origin), context.device(profile)
     labels = _node_labels(spec) if spec is not None else {}
     key, device = context.labels(
         {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
@@ -386,7 +401,7 @@ def environment(node: Node, holes: Holes) -> dict[str, Text]:
         name, value = item.string("name"), item.get("value")
         if name is None:
             continue
-        if value is not None and value.kind == "scalar":
+        if value is not None:
             env[name] = expanded(value.text(), env, holes)
         elif item.get("valueFrom") is not None:
             env[name] = Text.unknown(item.origin, f"{name} comes from another object")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from posixpath import basename
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardlint.engines.launchers import image_tells_version, tag_of
 from shardlint.known import Known, Text, combine
@@ -25,12 +26,24 @@ from shardlint.plan import (
     Unknown,
 )
 from shardlint.plugins import ReadContext
-from shardlint.readers.edits import FlagSite, SpellingSite
+from shardlint.readers._bash_nested import nested
+from shardlint.readers.edits import (
+    FlagSite,
+    GuardedSite,
+    JointSite,
+    RefusedSite,
+    Slot,
+    SpellingSite,
+    Use,
+    use_of,
+    words_after,
+)
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Origin, Source, Span
 
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+if TYPE_CHECKING:
+    from shardlint.readers.bash import Command
 
 VISIBLE = (
     "CUDA_VISIBLE_DEVICES",
@@ -42,7 +55,14 @@ VISIBLE = (
 )
 """Variables that narrow the devices a process sees, whatever the container was given."""
 
+NONE_VISIBLE = re.compile(r"\s*(-.*)?|NoDevFiles")
+"""Values of such a variable that hide every device."""
+
 EDITABLE = ("tp", "pp", "dp")
+
+BESIDE = {"gpus_per_pod": "placement.gpus_per_pod", "replicas": "fleet.replicas",
+          "shm_bytes": "placement.shm_bytes"}  # fmt: skip
+"""Facts that are read from other places than the command line."""
 
 
 @record(kw_only=True)
@@ -62,7 +82,8 @@ class Host:
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
-    lists: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    """Command and arguments in a YAML file."""
 
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
@@ -76,6 +97,8 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
 
 def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> ServingPlan:
     model = _model(reading)
+    env = {**launch.env, **dict(_assigned(reading.command))}
+    narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
     plan = ServingPlan(
         id=f"{host.source.name}#{host.path}",
         name=host.name,
@@ -94,13 +117,13 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         labels=host.labels,
         layout=reading.layout,
         effective=engine.effective(reading.layout),
-        placement=_narrowed(host.placement, launch.env),
+        placement=_narrowed(host.placement, {name: env[name] for name in narrowing}),
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
-        argv=(*reading.command, *launch.argv[len(reading.command) :]),
+        argv=launch.argv,
         open_ended=reading.open_ended,
-        sites=_sites(engine, reading, host),
+        sites=_sites(engine, reading, launch.argv, host, narrowing),
         anchors=(*host.anchors, launch.origin.span),
         suppressed=host.suppressed,
     )
@@ -126,40 +149,75 @@ def _version_tag(launch: Launch, engine: Engine) -> Known[str]:
     return _tag(launch) if image_tells_version(engine.name, launch.image.only) else Known.unset()
 
 
-def _narrowed(placement: Placement, env: Mapping[str, Text]) -> Placement:
+def _assigned(command: Sequence[Text]) -> Iterator[tuple[str, Text]]:
+    """Variables set by words before the program, as in `env A=b vllm serve`."""
+    for word in command:
+        if match := re.match(r"([A-Za-z_]\w*)=", word.value or ""):
+            yield match.group(1), word.part(match.end())
+
+
+def _narrows(text: Text | None) -> bool:
+    return text is not None and text.value not in ("all", "void", "none")
+
+
+def _narrowed(placement: Placement, variables: Mapping[str, Text]) -> Placement:
     """Devices left after variables that hide some of them."""
-    for name in VISIBLE:
-        if (text := env.get(name)) is None or text.value in ("all", "void", "none"):
-            continue
-        seen = text.known().map(lambda value: len([d for d in value.split(",") if d.strip()]))
+    for name, text in variables.items():
         given = placement.gpus_per_pod
-        if given.is_unset:
-            count: Known[Any] = seen
-        else:
-            count = replace(combine(_fewer, given, seen, how="stated"), origin=given.origin)
-        placement = replace(placement, gpus_per_pod=count)
+        count = _left(given, name, text)
+        origin = given.origin or text.place
+        placement = replace(placement, gpus_per_pod=replace(count, origin=origin))
     return placement
+
+
+def _left(given: Known[GpuCount], name: str, text: Text) -> Known[GpuCount]:
+    if NONE_VISIBLE.fullmatch(text.value or "-"):
+        return Known.unknown(text.reason or f"{name} hides every device")
+    seen: Known[Any] = text.known().map(_listed)
+    return seen if given.is_unset else combine(_fewer, given, seen, how="stated")
+
+
+def _listed(value: str) -> int:
+    return len([device for device in value.split(",") if device.strip()])
 
 
 def _fewer(given: GpuCount, seen: int) -> GpuCount:
     return seen if given == "all" else min(given, seen)
 
 
-def _sites(engine: Engine, reading: Reading, host: Host) -> Mapping[str, Site]:
+def _sites(
+    engine: Engine, reading: Reading, argv: Sequence[Text], host: Host, narrowing: Sequence[str]
+) -> Mapping[str, Site]:
     """Sites of the layout and of every option's spelling, beside those of the host."""
     sites: dict[str, Site] = dict(host.sites)
+    if narrowing and "gpus_per_pod" in sites:
+        sites["gpus_per_pod"] = RefusedSite(f"{narrowing[0]} chooses among the devices")
     for index, flag in enumerate(reading.flags):
         sites[f"flag:{index}"] = SpellingSite(flag)
     if not engine.checked:
         return MappingProxyType(sites)
     stated = {name: _flag_of(engine, reading, name) for name in EDITABLE}
-    neighbour = next((flag for flag in stated.values() if flag), None)
-    neighbour = neighbour or (reading.flags[-1] if reading.flags else None)
-    like = (neighbour.written.value or "") if neighbour else ""
+    slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
+    like = (slot.like.written.value or "") if slot and slot.like else ""
     for name, found in stated.items():
-        spelling = engine.flag_name(name, like)
-        sites[name] = FlagSite(host.source, spelling, found, neighbour, host.lists)
+        sites[name] = FlagSite(engine.flag_name(name, like), found, slot)
     return MappingProxyType(sites)
+
+
+def _slot(
+    stated: Sequence[Flag], reading: Reading, argv: Sequence[Text], host: Host
+) -> Slot | None:
+    """Where another option can stand: behind a related one, else behind the last that fits."""
+    for flag in (*stated, *reversed(reading.flags)):
+        joined = flag.value is None or not any(flag.value is word for word in argv)
+        last = flag.written if joined or flag.value is None else flag.value
+        following = next(words_after(argv, last), None)
+        ends = following is None or following.many or (following.value or "").startswith("-")
+        if last.mapped is not None and ends and (flag.problem is None or flag.value is not None):
+            return Slot(host.source, last, flag, host.nodes)
+    if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
+        return Slot(host.source, argv[-1], None, host.nodes)
+    return None
 
 
 def _flag_of(engine: Engine, reading: Reading, field: str) -> Flag | None:
@@ -205,35 +263,19 @@ class Process:
 
 def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
     """The process that these words start, or those of the script that they give to a shell."""
-    script = _script(argv)
-    if script is None:
+    if nested(argv) is None:
         return (Process(tuple(argv), env, origin),)
-    text, arguments = script
-    if text.mapped is None:
-        return ()
-    from shardlint.readers.bash import read_script
+    from shardlint.readers.bash import read_argv
 
-    commands = read_script(text.mapped, text.origin.file, env, arguments)
     return tuple(
-        Process(command.argv, {**env, **command.env}, command.origin, True) for command in commands
+        Process(command.argv, exported(command), command.origin, True)
+        for command in read_argv(argv, origin.file, env)
     )
 
 
-def _script(argv: Sequence[Text]) -> tuple[Text, tuple[Text, ...]] | None:
-    """The script in `bash -c script name args...`, with the words after its name."""
-    words = list(argv)
-    while words and basename(words[0].value or "") in ("exec", "tini", "dumb-init", "--", "-g"):
-        del words[0]
-    if not words or basename(words[0].value or "") not in SHELLS:
-        return None
-    for at, word in enumerate(words[1:], start=1):
-        value = word.value or ""
-        if value.startswith("-") and not value.startswith("--") and "c" in value:
-            after = words[at + 1 :]
-            return (after[0], tuple(after[2:])) if after else None
-        if not value.startswith(("-", "+")) and value not in ("pipefail", "errexit", "nounset"):
-            return None
-    return None
+def exported(command: Command) -> dict[str, Text]:
+    """The variables of a script that reach the process."""
+    return {name: command.env[name] for name in command.exported if name in command.env}
 
 
 def joins_hosts(processes: Sequence[Process]) -> str | None:
@@ -250,11 +292,24 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
 
 def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
     """Plans of one host without those that say the same: branches of one start script."""
-    kept: list[ServingPlan] = []
+    groups: list[list[ServingPlan]] = []
     for plan in plans:
-        if not any(_says_the_same(plan, other) for other in kept):
-            kept.append(plan)
-    return tuple(kept)
+        group = next((group for group in groups if _says_the_same(plan, group[0])), None)
+        if group is None:
+            groups.append([plan])
+        else:
+            group.append(plan)
+    return tuple(_of_branches(group) for group in groups)
+
+
+def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:
+    """The first of several plans that say the same; its sites edit all of them."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    joint = {name: JointSite(tuple(plan.sites[name] for plan in group)) for name in EDITABLE
+             if all(name in plan.sites for plan in group)}  # fmt: skip
+    return replace(first, sites=MappingProxyType({**first.sites, **joint}))
 
 
 def _says_the_same(plan: ServingPlan, other: ServingPlan) -> bool:
@@ -262,3 +317,48 @@ def _says_the_same(plan: ServingPlan, other: ServingPlan) -> bool:
              for name in LayoutFacts.__dataclass_fields__]  # fmt: skip
     same = plan.engine == other.engine and plan.model.values == other.model.values
     return same and all(one.values == two.values for _, one, two in facts)
+
+
+# ------------------------------------------------------------------------- the plans of a file
+
+
+def finished(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
+    """The plans of one file: with ids of their own, and sites that change nothing beside."""
+    numbered = tuple(_numbered(plans))
+    uses = tuple(use for at, plan in enumerate(numbered) for use in _uses(at, plan))
+    return tuple(_guarded(at, plan, uses) for at, plan in enumerate(numbered))
+
+
+def _numbered(plans: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
+    count: dict[str, int] = {}
+    for plan in plans:
+        count[plan.id] = count.get(plan.id, 0) + 1
+        again = count[plan.id] > 1
+        yield replace(plan, id=f"{plan.id}#{count[plan.id]}") if again else plan
+
+
+def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
+    for word in plan.argv:
+        if (use := use_of(at, word)) is not None:
+            yield use
+    for name, path in BESIDE.items():
+        fact = plan.fact(path)
+        places = [fact.origin, *fact.related] if fact.is_known else []
+        yield Use(at, name, tuple(origin.span for origin in places if origin is not None))
+
+
+def _guarded(at: int, plan: ServingPlan, uses: tuple[Use, ...]) -> ServingPlan:
+    sites = dict(plan.sites)
+    for name in (*EDITABLE, "gpus_per_pod"):
+        if (site := sites.get(name)) is not None:
+            sites[name] = GuardedSite(site, at, _own(name, site), uses)
+    return replace(plan, sites=MappingProxyType(sites))
+
+
+def _own(name: str, site: Site) -> tuple[Text | str, ...]:
+    """What a site may change: the words of its option, or its setting."""
+    if isinstance(site, JointSite):
+        return _own(name, site.sites[0])
+    if isinstance(site, FlagSite) and site.flag is not None:
+        return tuple(word for word in (site.flag.written, site.flag.value) if word is not None)
+    return (name,)

@@ -12,7 +12,15 @@ from shardlint.known import Known
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
-from shardlint.readers.plans import Host, Process, joins_hosts, plan_of, processes
+from shardlint.readers.plans import (
+    Host,
+    Process,
+    exported,
+    finished,
+    joins_hosts,
+    plan_of,
+    processes,
+)
 from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES = (".sh", ".bash", ".zsh", ".ksh")
@@ -39,7 +47,7 @@ class ShellReader:
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         if re.search(r"^#SBATCH\b", source.text, re.MULTILINE):
             return ReadResult(skipped="a Slurm script")
-        return ReadResult(plans=tuple(_plans(source, context)))
+        return ReadResult(plans=finished(_plans(source, context)))
 
 
 def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
@@ -47,11 +55,7 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
 
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
     commands = read_script(script, source.name)
-    started = [
-        Process(command.argv, {name: command.env[name] for name in command.exported
-                               if name in command.env}, command.origin)
-        for command in commands
-    ]  # fmt: skip
+    started = [Process(command.argv, exported(command), command.origin) for command in commands]
     reason = joins_hosts(started)
     for index, process in enumerate(started):
         host = _host(source, process.origin, index, Placement())
@@ -63,7 +67,7 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
 
 def _started(process: Process, host: Host, context: ReadContext) -> Iterator[ServingPlan]:
     """Plans of one command: of the container that it runs, or of the command itself."""
-    if (inside := container(process.argv)) is not None:
+    if (inside := container(process.argv, host.source, process.env)) is not None:
         yield from _contained(inside, process, host, context)
         return
     launch = Launch(
@@ -77,11 +81,14 @@ def _started(process: Process, host: Host, context: ReadContext) -> Iterator[Ser
 def _contained(
     inside: Container, process: Process, host: Host, context: ReadContext
 ) -> Iterator[ServingPlan]:
+    started = processes(inside.argv, inside.env, process.origin)
     pods = host.placement.pods_per_group
+    if reason := joins_hosts(started):
+        pods = Known.unknown(reason)
     host = replace(
         host, placement=replace(inside.placement, pods_per_group=pods), sites=inside.sites
     )
-    for inner in processes(inside.argv, inside.env, process.origin):
+    for inner in started:
         launch = Launch(
             origin=process.origin,
             argv=inner.argv,

@@ -1,0 +1,86 @@
+"""How fast many files go, beside yamllint on the same files in the same run.
+
+    python benchmarks/throughput.py [FILES] [RUNS]
+
+The files are the YAML examples with other names, sizes and releases. After them, in process: how
+long all constraints of one layout take.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from itertools import cycle, islice, product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from measure import in_turns, machine, script, times
+from shardlint.engines.vllm import VLLM
+from shardlint.models.catalogue import Catalogue
+from shardlint.plan import Layout, refuses
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MODELS = ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-405B-Instruct")
+
+
+def variants() -> Iterator[str]:
+    """The YAML examples, over and over, each with another name, release and TP size."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.rglob("*.yaml"))]
+    sizes = product(("v0.33.0", "v0.27.0", "latest"), ("1", "2", "4", "8"))
+    for number, (text, (tag, tp)) in enumerate(zip(cycle(texts), cycle(sizes), strict=False)):
+        text = re.sub(r"\bname: (chat|large)$", rf"name: \1-{number}", text, flags=re.M)
+        text = re.sub(r"\bapp: (chat|large)$", rf"app: \1-{number}", text, flags=re.M)
+        text = re.sub(r'(tensor-parallel-size[ =]|size\n\s+- ")\d+', rf"\g<1>{tp}", text)
+        yield text.replace(":v0.33.0", f":{tag}")
+
+
+def constraint_microseconds() -> float:
+    """All constraints of one layout, over layouts of up to 64 GPUs of three models."""
+    engine, catalogue = VLLM(), Catalogue()
+    models = [catalogue.lookup(name) for name in MODELS]
+    powers = [2**n for n in range(7)]
+    layouts = [
+        Layout(tp=tp, pp=pp, dp=dp)
+        for tp, pp, dp in product(powers, powers, powers)
+        if tp * pp * dp <= 64
+    ]
+    rounds = 50
+    start = time.perf_counter()
+    for _ in range(rounds):
+        for model in models:
+            for layout in layouts:
+                refuses(engine, layout, model, 64)
+    return (time.perf_counter() - start) / (rounds * len(models) * len(layouts)) * 1e6
+
+
+def main() -> None:
+    files = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, text in enumerate(islice(variants(), files)):
+            path = folder / f"team-{number % 20}" / f"manifest-{number}.yaml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        commands = {
+            "shardlint check .": [script("shardlint"), "check", "--exit-zero", "."],
+            "yamllint .": [script("yamllint"), "-d", "relaxed", "."],
+        }
+        found = in_turns(commands, folder, count)
+    print(f"{machine()}; {files:,} files, {count} runs of each, in turns; seconds")
+    print(f"{'':20} median    min    max  files/s  peak MiB")
+    for name, samples in found.items():
+        middle, least, most = times(samples)
+        peak = max(sample.peak_mib for sample in samples)
+        rate = files / middle
+        print(f"{name:20}{middle:7.2f}{least:7.2f}{most:7.2f}{rate:9,.0f}{peak:10,.0f}")
+    ours, theirs = (times(samples) for samples in found.values())
+    ratios = " / ".join(f"{one / two:.2f}" for one, two in zip(ours, theirs, strict=True))
+    print(f"{files:,} files, shardlint / yamllint: {ratios} (median / min / max; goal: 0.4)")
+    print(f"constraints of one layout: {constraint_microseconds():.1f} µs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Our constraints against vLLM's own verdicts on 57 published shapes and 13 test shapes.
+
+The verdicts come from vLLM 0.33.0, run without GPUs: GPU counts are not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from conftest import SHARED
+from shardlint.engines.vllm import VLLM
+from shardlint.models.config_json import from_folder
+from shardlint.plan import Constraint, Layout, ModelFacts, ServingPlan
+from shardlint.plugins import World, accepted
+from shardlint.source import Origin, Span
+
+Row = Mapping[str, Any]
+ENGINE = VLLM()
+LEAST_FOUND = 0.98
+
+SMALL_WIDTH = 512
+"""No vocabulary and no FFN is narrower: a smaller number in an error counts heads."""
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    path = SHARED / "evidence" / "vllm_oracle.jsonl"
+    if not path.is_file():
+        return ()
+    return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def model(name: str) -> ModelFacts:
+    folders = SHARED / "evidence" / "oracle_models"
+    folder = folders / name.replace("/", "--")
+    if not folder.is_dir():
+        folder = folders / f"ipex--{name.rpartition('/')[2]}"
+    facts = from_folder(folder, name)
+    assert facts is not None
+    return facts
+
+
+def layout(row: Row) -> Layout:
+    return Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["ep"])
+
+
+def refusals(row: Row) -> list[Constraint]:
+    """What would be reported of a row."""
+    facts, asked = model(row["model"]), layout(row)
+    found = ENGINE.constraints(facts, ENGINE.ranks(asked, facts, None), asked)
+    return [item for item in found if not item.holds and not item.advisory]
+
+
+def cause(row: Row) -> str:
+    """What stopped vLLM, by its own words and the place of an assertion without any."""
+    error, where = row["error"], row.get("where", "")
+    if "attention heads" in error:
+        return "heads"
+    if number := re.fullmatch(r"(\d+) is not divisible by \d+", error):
+        return "width" if int(number[1]) > SMALL_WIDTH else "vision or linear attention heads"
+    if "minimax_m2.py" in where:
+        return "KV heads"
+    if "modulo by zero" in error:
+        return "KV heads that are not copied"
+    for words, name in (
+        ("num_groups", "Mamba groups"),
+        ("weight quantization block", "FP8 block"),
+        ("layer found", "stage without a mixture layer"),
+        ("(empty message)", "stage without a mixture layer"),
+    ):
+        if words in error:
+            return name
+    return error
+
+
+BUILT = {"heads", "KV heads", "width"}
+
+
+def table(counted: Iterable[str]) -> str:
+    return "\n".join(f"{count:5} {name}" for name, count in Counter(counted).most_common())
+
+
+def errors() -> list[Row]:
+    return [row for row in rows() if row["verdict"] == "error"]
+
+
+def test_the_evidence_is_there(shared: Any) -> None:
+    assert len(rows()) > 1400
+    assert len({row["model"] for row in rows()}) == 70
+    assert len(errors()) > 500
+
+
+def test_what_is_refused_here_is_refused_by_vllm(shared: Any) -> None:
+    false = [
+        (row["model"], layout(row), refusals(row))
+        for row in rows()
+        if row["verdict"] == "ok" and refusals(row)
+    ]
+    assert [] == false
+
+
+def test_nearly_every_refusal_of_a_built_cause_is_found(shared: Any) -> None:
+    built = [row for row in errors() if cause(row) in BUILT]
+    missed = [row for row in built if not refusals(row)]
+    print("built causes:\n" + table(cause(row) for row in built))
+    print("of them missed:\n" + table(cause(row) for row in missed))
+    rest = [cause(row) for row in errors() if cause(row) not in BUILT]
+    print("causes that are not built:\n" + table(rest))
+    assert len(built) > 450
+    assert len(missed) <= (1 - LEAST_FOUND) * len(built), missed
+
+
+def test_refusal_has_the_cause_that_vllm_names(shared: Any) -> None:
+    """An error about heads is not reported as one about widths."""
+    rules = {
+        "heads": "tp-heads-indivisible",
+        "KV heads": "tp-kv-heads-indivisible",
+        "width": "shard-dim-indivisible",
+    }
+    wrong = [
+        (row["model"], row["tp"], row["error"], refusals(row))
+        for row in errors()
+        if cause(row) in BUILT
+        and refusals(row)
+        and rules[cause(row)] not in {item.rule for item in refusals(row)}
+    ]
+    assert [] == wrong
+
+
+NOWHERE = Origin("f", Span(0, 0))
+PLAN = ServingPlan(id="p", name="p", kind="shell", file="f", path="0:", origin=NOWHERE)
+
+
+def offered(name: str) -> list[int]:
+    """Sizes that a message about this model would offer."""
+    largest = max(row["tp"] for row in rows())
+    asked = Layout(tp=largest)
+    world = World(plan=PLAN, engine=ENGINE, layout=asked, model=model(name))
+    return accepted(world, "tp", range(largest, 0, -1))
+
+
+def test_no_offered_size_is_refused_for_a_built_cause(shared: Any) -> None:
+    sweep = [row for row in rows() if (row["pp"], row["dp"], row["ep"]) == (1, 1, False)]
+    sizes = {name: offered(name) for name in {row["model"] for row in sweep}}
+    tried = [row for row in sweep if row["tp"] in sizes[row["model"]]]
+    refused = [row for row in tried if row["verdict"] == "error"]
+    print(f"{len(tried)} offered sizes were tried by vLLM; refused for other causes:")
+    print(table(cause(row) for row in refused))
+    assert [] == [(row["model"], row["tp"]) for row in refused if cause(row) in BUILT]
+    assert len(tried) > 300
+
+
+@pytest.mark.parametrize("verdict", ["ok", "error"])
+def test_offered_sizes_include_what_vllm_accepts(verdict: str, shared: Any) -> None:
+    """Sizes that run are left out only where advice says so."""
+    sweep = [row for row in rows() if (row["pp"], row["dp"], row["ep"]) == (1, 1, False)]
+    tried = [row for row in sweep if row["verdict"] == verdict]
+    share = sum(row["tp"] in offered(row["model"]) for row in tried) / len(tried)
+    print(f"offered, of those that vLLM calls {verdict}: {share:.1%}")
+    assert share > 0.95 if verdict == "ok" else share < 0.1

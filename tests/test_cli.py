@@ -1,0 +1,701 @@
+"""The command line as a user meets it: options, exit codes, streams, and files that are broken."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+from shardlint import __version__
+from shardlint.cli import main
+from shardlint_schemas import schema
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+HEADS = "vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 8\n"
+"""An error: 28 heads. The number of GPUs is not stated."""
+
+SURPLUS = """\
+services:
+  llm:
+    image: vllm/vllm-openai:v0.33.0
+    command: --model Qwen/Qwen3-8B --max-model-len 8192
+    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 4}]}}}
+"""
+"""A warning, and nothing else."""
+
+MISSPELT = "docker run --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-paralell-size 2\n"
+"""An error with a safe fix."""
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.33.0
+    args: ["Qwen/Qwen2.5-7B-Instruct", "--tensor-parallel-size", "8"]
+    resources: {limits: {nvidia.com/gpu: 8}}
+"""
+"""An error with unsafe fixes."""
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory for each test, with a configuration that says nothing."""
+    (tmp_path / "shardlint.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, arguments, input=stdin)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
+
+
+def write(name: str, text: str | bytes) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def failure(*arguments: str) -> str:
+    """The one line that says why there is nothing to report."""
+    result = run(*arguments)
+    assert 2 == result.exit_code
+    assert "" == result.stdout
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def findings(*arguments: str, stdin: str | None = None) -> list[dict[str, Any]]:
+    document = json.loads(run("check", "--format", "json", *arguments, stdin=stdin).stdout)
+    jsonschema.validate(document, schema("check"))
+    found: list[dict[str, Any]] = document["findings"]
+    return found
+
+
+def names(*arguments: str) -> list[str]:
+    return [item["name"] for item in findings(*arguments)]
+
+
+# ------------------------------------------------------------------------------------ the whole
+
+
+def test_help_lists_the_commands() -> None:
+    context = click.Context(main)
+    expected = ["check", "explain", "gpus", "inspect", "models", "rules"]
+    assert expected == main.list_commands(context)
+    shown = run("--help").stdout
+    assert all(f"\n  {name} " in shown for name in expected)
+
+
+def test_every_option_has_a_test_here() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    options = {
+        option
+        for command in main.commands.values()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+    }
+    assert set() == {option for option in options if f'"{option}"' not in text}
+
+
+def test_version_is_printed() -> None:
+    assert f"shardlint, version {__version__}\n" == run("--version").stdout
+
+
+def test_unknown_option_is_wrong_usage() -> None:
+    result = run("check", "--fromat", "json")
+    assert 2 == result.exit_code
+    assert "Did you mean" in result.stderr
+    assert "" == result.stdout
+
+
+# ---------------------------------------------------------------------------------------- paths
+
+
+def test_check_without_a_path_takes_the_working_directory() -> None:
+    write("deep/er/serve.sh", HEADS)
+    result = run("check", "--format", "concise")
+    assert result.stdout.startswith("deep/er/serve.sh:1:60: SL101 error 28 attention heads")
+    assert 1 == result.exit_code
+
+
+def test_ignored_files_are_left_out_of_a_folder_and_read_when_named() -> None:
+    write(".gitignore", "old/\n")
+    write("old/serve.sh", HEADS)
+    assert [] == names()
+    assert ["tp-heads-indivisible"] == names("old/serve.sh")
+
+
+def test_missing_path_is_an_error() -> None:
+    write("serve.sh", HEADS)
+    expected = "shardlint: nope.yaml: no such file or folder"
+    assert expected == failure("check", "serve.sh", "nope.yaml")
+    assert expected == failure("inspect", "nope.yaml")
+
+
+def test_standard_input_has_the_given_name() -> None:
+    (finding,) = findings("-", "--stdin-filename", "deploy/serve.sh", stdin=HEADS)
+    assert "deploy/serve.sh" == finding["file"]
+
+
+def test_standard_input_is_recognised_by_its_content() -> None:
+    assert ["tp-heads-indivisible"] == [item["name"] for item in findings("-", stdin=POD)]
+
+
+def test_standard_input_stands_alone() -> None:
+    write("serve.sh", HEADS)
+    expected = "shardlint: standard input (-) cannot be linted beside files"
+    assert expected == failure("check", "-", "serve.sh")
+
+
+# ----------------------------------------------------------------------------------- exit codes
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "code"),
+    [
+        (HEADS, [], 1),
+        (HEADS, ["--exit-zero"], 0),
+        (HEADS, ["--fail-on", "error"], 1),
+        (HEADS.replace("8", "4"), [], 0),
+        (SURPLUS, [], 0),
+        (SURPLUS, ["--fail-on", "warning"], 1),
+        (SURPLUS, ["--fail-on", "info"], 1),
+        (SURPLUS, ["--fail-on", "info", "--exit-zero"], 0),
+        (SURPLUS, ["--strict-unknown"], 0),
+        ("vllm serve Qwen/Qwen3-8B -tp $TP\n", [], 0),
+        ("vllm serve Qwen/Qwen3-8B -tp $TP\n", ["--strict-unknown"], 1),
+    ],
+)
+def test_exit_code(text: str, arguments: list[str], code: int) -> None:
+    result = run("check", "-", *arguments, stdin=text)
+    assert code == result.exit_code, result.output
+
+
+def test_configuration_says_what_fails_and_the_command_line_wins() -> None:
+    write("shardlint.toml", 'fail-on = "warning"\n')
+    write("compose.yaml", SURPLUS)
+    assert 1 == run("check").exit_code
+    assert 0 == run("check", "--fail-on", "error").exit_code
+
+
+# ------------------------------------------------------------------------------------ selection
+
+
+@pytest.mark.parametrize("selector", ["SL101", "SL1", "tp-heads-indivisible", "SL302,SL101"])
+def test_selected_rules_run_alone(selector: str) -> None:
+    write("a.sh", HEADS)
+    write("b.sh", MISSPELT)
+    assert ["tp-heads-indivisible"] == names("--select", selector)
+
+
+@pytest.mark.parametrize("selector", ["SL101", "SL1", "tp-heads-indivisible", "SL302,SL101"])
+def test_ignored_rules_do_not_run(selector: str) -> None:
+    write("a.sh", HEADS)
+    write("b.sh", MISSPELT)
+    assert ["flag-unknown"] == names("--ignore", selector)
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_unknown_rule_is_an_error_with_a_guess(option: str) -> None:
+    expected = "shardlint: unknown rule 'tp-head-indivisible'; did you mean 'tp-heads-indivisible'?"
+    assert expected == failure("check", option, "tp-head-indivisible")
+
+
+# --------------------------------------------------------------------------------------- output
+
+
+def test_statistics_count_findings_by_rule() -> None:
+    write("a.sh", HEADS)
+    write("b.sh", HEADS)
+    write("c.sh", MISSPELT)
+    result = run("check", "--statistics")
+    expected = "     2  SL101  tp-heads-indivisible\n     1  SL701  flag-unknown\n"
+    assert expected == result.stdout
+    assert 1 == result.exit_code
+
+
+def test_report_goes_to_the_output_file_alone() -> None:
+    write("serve.sh", HEADS)
+    result = run("check", "serve.sh", "--format", "json", "--output-file", "out.json")
+    assert "" == result.stdout
+    assert 1 == result.exit_code
+    document = json.loads(Path("out.json").read_text(encoding="utf-8"))
+    assert ["tp-heads-indivisible"] == [item["name"] for item in document["findings"]]
+
+
+def test_output_file_that_cannot_be_written_is_an_error() -> None:
+    write("serve.sh", HEADS)
+    expected = "shardlint: no/out.txt: No such file or directory"
+    assert expected == failure("check", "serve.sh", "--output-file", "no/out.txt")
+
+
+def test_unknown_format_is_an_error() -> None:
+    line = failure("check", "--format", "jsn")
+    assert "shardlint: --format jsn: known are concise, github, json, lsp, sarif, text" == line
+
+
+@pytest.mark.parametrize("name", ["json", "sarif", "lsp"])
+def test_json_stands_alone_on_standard_output(name: str) -> None:
+    """Also where something has to be told about the configuration."""
+    write("shardlint.toml", '[workload]\nkind = "chat"\n')
+    write("serve.sh", HEADS + "vllm serve Qwen/Qwen3-8B -tp $TP\n")
+    result = run("check", "--format", name)
+    json.loads(result.stdout)
+    assert result.stderr.endswith("shardlint.toml: [workload] is not read yet\n")
+
+
+@pytest.mark.parametrize("name", ["concise", "json", "sarif", "github", "lsp"])
+def test_machine_formats_hold_no_absolute_path(name: str, folder: Path) -> None:
+    write("bad/pod.yaml", POD)
+    write("bad/serve.sh", HEADS)
+    text = run("check", str(folder / "bad"), "--format", name).stdout
+    assert "bad/pod.yaml" in text
+    assert str(folder) not in text
+
+
+def test_inspection_holds_no_absolute_path(folder: Path) -> None:
+    write("bad/pod.yaml", POD)
+    text = run("inspect", str(folder / "bad"), "--format", "json", "--origins").stdout
+    assert "bad/pod.yaml" in text
+    assert str(folder) not in text
+
+
+def test_output_is_the_same_for_any_order_of_paths() -> None:
+    write("a.sh", HEADS)
+    write("b.sh", MISSPELT)
+    texts = {
+        run("check", *paths, "--format", "json").stdout
+        for paths in (("a.sh", "b.sh"), ("b.sh", "a.sh"), (".",), ("b.sh", ".", "a.sh"))
+    }
+    assert 1 == len(texts)
+
+
+# -------------------------------------------------------------------------------- configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[hardwre]\ngpu = "H100"\n',
+            "c.toml:1:2: unknown key 'hardwre'; did you mean 'hardware'?",
+        ),
+        ('[engines]\nvlm = "1"\n', "c.toml:2:1: unknown engine 'vlm'"),
+        ('select = ["SL999"]\n', "c.toml:1:11: unknown rule 'SL999'"),
+        ('fail-on = "eror"\n', "c.toml:1:11: 'fail-on' must be error, warning or info"),
+        ("a = \n", "c.toml:1:5: not TOML"),
+    ],
+)
+def test_mistake_in_the_configuration_has_its_place(text: str, message: str) -> None:
+    write("c.toml", text)
+    assert failure("check", "--config", "c.toml").startswith(f"shardlint: {message}")
+
+
+def test_missing_configuration_is_an_error() -> None:
+    expected = "shardlint: nope.toml: cannot be read: No such file or directory"
+    assert expected == failure("check", "--config", "nope.toml")
+
+
+def test_nearest_configuration_counts(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    write("shardlint.toml", 'ignore = ["SL101"]\n')
+    write("team/serve.sh", HEADS)
+    monkeypatch.chdir(folder / "team")
+    assert [] == names()
+    write("pyproject.toml", '[tool.shardlint]\nignore = ["SL302"]\n')
+    assert ["tp-heads-indivisible"] == names()
+
+
+# ------------------------------------------------------------------------------------- machines
+
+
+def test_gpu_count_of_the_command_line_decides_what_a_script_leaves_open() -> None:
+    write("serve.sh", "vllm serve Qwen/Qwen3-32B -tp 8\n")
+    assert [] == names("serve.sh")
+    assert ["gpu-count-short"] == names("serve.sh", "--gpu", "H100:4")
+    assert [] == names("serve.sh", "--gpu", "H100:8")
+
+
+def test_card_that_the_table_lacks_needs_its_memory() -> None:
+    write("serve.sh", HEADS)
+    line = failure("check", "--gpu", "H1000")
+    assert line.startswith("shardlint: --gpu: unknown card 'H1000'; did you mean 'H100'?")
+    assert ["tp-heads-indivisible"] == names("--gpu", "H1000:8,mem=32GiB,link=pcie")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nodes", "0"], ["--network", "wifi"], ["--gpu", "H100:none"]]
+)
+def test_machine_that_cannot_be_is_wrong_usage(arguments: list[str]) -> None:
+    result = run("check", *arguments)
+    assert 2 == result.exit_code
+    assert "" == result.stdout
+
+
+def test_machines_are_accepted() -> None:
+    write("serve.sh", HEADS)
+    arguments = ["--gpu", "H100:8", "--nodes", "4", "--network", "rdma"]
+    assert ["tp-heads-indivisible"] == names(*arguments)
+
+
+def test_engine_version_fills_in_where_no_tag_says_it() -> None:
+    """An unknown option is certain for the release whose table is known, and only for it."""
+    write("serve.sh", "vllm serve Qwen/Qwen3-32B --tensor-paralell-size 2\n")
+    severities = [
+        findings("serve.sh", *arguments)[0]["severity"]
+        for arguments in ([], ["--engine-version", "vllm=0.33.0"])
+    ]
+    assert ["warning", "error"] == severities
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("vlm=0.33.0", "--engine-version vlm=0.33.0: unknown engine 'vlm'; known are vllm, sglang"),
+        ("vllm", "--engine-version vllm: write NAME=VERSION, such as vllm=0.33.0"),
+    ],
+)
+def test_engine_that_is_not_known_is_an_error(value: str, message: str) -> None:
+    assert failure("check", "--engine-version", value).startswith(f"shardlint: {message}")
+
+
+# ---------------------------------------------------------------------------------------- fixes
+
+
+def test_safe_fixes_are_written_and_unsafe_ones_are_not() -> None:
+    write("serve.sh", MISSPELT)
+    write("pod.yaml", POD)
+    result = run("check", "--fix", "--format", "concise")
+    assert MISSPELT.replace("paralell", "parallel") == Path("serve.sh").read_text(encoding="utf-8")
+    assert POD == Path("pod.yaml").read_text(encoding="utf-8")
+    assert result.stdout.startswith("pod.yaml:8:67: SL101 error")
+    told = "fixed serve.sh: `--tensor-paralell-size` → `--tensor-parallel-size`\n"
+    assert told == result.stderr
+    assert 1 == result.exit_code
+
+
+def test_unsafe_fixes_change_the_layout_on_the_same_gpus() -> None:
+    write("pod.yaml", POD)
+    result = run("check", "--unsafe-fixes")
+    expected = POD.replace('"8"]', '"4", "--data-parallel-size", "2"]')
+    assert expected == Path("pod.yaml").read_text(encoding="utf-8")
+    assert "fixed pod.yaml: TP 8 → TP 4 × DP 2 on the same 8 GPUs\n" == result.stderr
+    assert 0 == result.exit_code
+
+
+def test_fixed_file_keeps_its_byte_order_mark_and_line_ends() -> None:
+    write("pod.yaml", b"\xef\xbb\xbf" + POD.replace("\n", "\r\n").encode())
+    run("check", "--unsafe-fixes")
+    expected = POD.replace('"8"]', '"4", "--data-parallel-size", "2"]').replace("\n", "\r\n")
+    assert b"\xef\xbb\xbf" + expected.encode() == Path("pod.yaml").read_bytes()
+
+
+def test_diff_shows_all_fixes_and_writes_nothing() -> None:
+    write("serve.sh", MISSPELT)
+    write("pod.yaml", POD)
+    result = run("check", "--diff")
+    assert "--- a/pod.yaml\n+++ b/pod.yaml\n" in result.stdout
+    assert "--- a/serve.sh\n+++ b/serve.sh\n" in result.stdout
+    assert (MISSPELT, POD) == tuple(
+        Path(name).read_text(encoding="utf-8") for name in ("serve.sh", "pod.yaml")
+    )
+    assert 1 == result.exit_code
+    assert 0 == run("check", "--diff", "--exit-zero").exit_code
+
+
+def test_diff_of_safe_fixes_leaves_the_layout_alone() -> None:
+    write("serve.sh", MISSPELT)
+    write("pod.yaml", POD)
+    text = run("check", "--diff", "--fix").stdout
+    assert "serve.sh" in text
+    assert "pod.yaml" not in text
+
+
+def test_diff_with_nothing_to_change_is_empty() -> None:
+    write("serve.sh", HEADS.replace("8", "4"))
+    result = run("check", "--diff")
+    assert ("", 0) == (result.stdout, result.exit_code)
+
+
+def test_diff_is_a_patch(folder: Path) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    write("pod.yaml", POD)
+    patch = run("check", "--diff").stdout
+    subprocess.run(["git", "apply", "-"], input=patch, encoding="utf-8", check=True, cwd=folder)
+    assert [] == names("pod.yaml")
+
+
+# ------------------------------------------------------------------------- explain, rules, lists
+
+
+def test_explain_prints_the_page_of_a_rule() -> None:
+    by_id, by_name = (run("explain", rule).stdout for rule in ("SL101", "tp-heads-indivisible"))
+    assert by_id == by_name
+    assert by_id.startswith("SL101 tp-heads-indivisible (error)\n\nAttention heads do not divide")
+
+
+def test_explain_prints_every_page() -> None:
+    listed = len(run("rules").stdout.splitlines())
+    assert listed == len(re.findall(r"^```\w+ fails$", run("explain", "--all").stdout, re.M))
+
+
+def test_explain_as_json() -> None:
+    (page,) = json.loads(run("explain", "SL101", "--format", "json").stdout)
+    assert ("SL101", "tp-heads-indivisible") == (page["rule"], page["name"])
+    assert page["page"].startswith("Attention heads")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["SL1010"], "unknown rule 'SL1010'; did you mean 'SL101'?"),
+        ([], "explain: name a rule, or use --all"),
+    ],
+)
+def test_explain_needs_a_rule(arguments: list[str], message: str) -> None:
+    assert f"shardlint: {message}" == failure("explain", *arguments)
+
+
+def test_rules_are_listed_in_order_of_their_ids() -> None:
+    lines = run("rules").stdout.splitlines()
+    assert lines[0].startswith("SL101  error    tp-heads-indivisible       Attention heads")
+    assert sorted(lines) == lines
+    rows = json.loads(run("rules", "--format", "json").stdout)
+    assert [line.split()[0] for line in lines] == [row["rule"] for row in rows]
+    assert {"rule", "name", "severity", "summary", "fix", "enabled", "url"} == set(rows[0])
+
+
+def test_models_are_listed() -> None:
+    listed = run("models").stdout.splitlines()
+    assert "Qwen/Qwen2.5-7B-Instruct" in listed
+    assert listed == json.loads(run("models", "--format", "json").stdout)
+
+
+def test_model_is_shown_by_its_id() -> None:
+    shown = json.loads(run("models", "show", "Qwen/Qwen2.5-7B-Instruct", "--format", "json").stdout)
+    assert (28, 4, 28) == (shown["attention_heads"], shown["kv_heads"], shown["num_layers"])
+    assert [1, 2, 4] == shown["valid_tp"]["vllm"]
+    text = run("models", "show", "Qwen/Qwen2.5-7B-Instruct").stdout
+    assert "attention_heads          28\n" in text
+
+
+def test_model_is_shown_by_a_path_to_its_config() -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 768,
+        "num_attention_heads": 12, "num_key_value_heads": 3, "num_hidden_layers": 2,
+        "intermediate_size": 3072, "vocab_size": 32000,
+    }  # fmt: skip
+    write("own/config.json", json.dumps(config))
+    for reference in ("own", "own/config.json"):
+        shown = json.loads(run("models", "show", reference, "--format", "json").stdout)
+        assert (12, 3) == (shown["attention_heads"], shown["kv_heads"])
+
+
+def test_model_of_the_configuration_is_listed() -> None:
+    write("c.toml", '[models."acme/chat"]\nbase = "Qwen/Qwen2.5-7B-Instruct"\n')
+    assert "acme/chat" in run("models", "--config", "c.toml").stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show"], "models show: name a model or a path to its config.json"),
+        (["show", "no/model"], "models show: no/model is neither in the catalogue nor a path"),
+    ],
+)
+def test_model_that_is_not_known_is_an_error(arguments: list[str], message: str) -> None:
+    assert f"shardlint: {message}" == failure("models", *arguments)
+
+
+def test_gpus_are_listed() -> None:
+    lines = run("gpus").stdout.splitlines()
+    assert any(line.startswith("H100-SXM-80GB ") for line in lines)
+    rows = json.loads(run("gpus", "--format", "json").stdout)
+    assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
+
+
+def test_card_of_the_configuration_is_listed() -> None:
+    write("c.toml", "[gpus.MyCard]\nmem_gb = 96\n")
+    assert "MyCard" in run("gpus", "--config", "c.toml").stdout
+
+
+# -------------------------------------------------------------------------------------- inspect
+
+
+def test_inspect_writes_the_product_out() -> None:
+    write("serve.sh", "vllm serve meta-llama/Llama-3.1-405B-Instruct -tp 8 -pp 2 -dp 4\n")
+    result = run("inspect", "serve.sh")
+    assert "TP 8 × PP 2 × DP 4 = 64 GPUs" in result.stdout
+    assert 0 == result.exit_code
+
+
+def test_inspect_as_json_holds_to_its_schema() -> None:
+    shutil.copytree(EXAMPLES, "examples")
+    document = json.loads(run("inspect", "examples", "--format", "json").stdout)
+    jsonschema.validate(document, schema("inspect"))
+    plan = next(plan for plan in document["plans"] if plan["file"].endswith("bad/pod.yaml"))
+    assert (8, 2, 4, 8) == tuple(plan["stated"][key] for key in ("tp", "pp", "dp", "gpus_per_pod"))
+    assert (64, 64) == (plan["gpus_per_replica"], plan["gpus_total"])
+    assert 16 == plan["ranks"]["world_size"]
+
+
+def test_inspect_tells_where_each_value_was_read() -> None:
+    write("pod.yaml", POD)
+    document = json.loads(run("inspect", "--format", "json", "--origins").stdout)
+    jsonschema.validate(document, schema("inspect"))
+    origins = document["plans"][0]["origins"]
+    assert {"file": "pod.yaml", "line": 8, "column": 67, "how": "stated"} == origins["tp"]
+    assert {"file": None, "line": None, "column": None, "how": "defaulted"} == origins["pp"]
+
+
+def test_inspect_reads_standard_input() -> None:
+    arguments = ["-", "--stdin-filename", "a.sh", "--format", "json"]
+    document = json.loads(run("inspect", *arguments, stdin=HEADS).stdout)
+    assert ["a.sh"] == [plan["file"] for plan in document["plans"]]
+
+
+def test_check_as_json_holds_to_its_schema() -> None:
+    shutil.copytree(EXAMPLES, "examples")
+    found = findings("examples")
+    assert {"error", "warning", "info"} == {item["severity"] for item in found}
+    assert any(fix["edits"] for item in found for fix in item["fixes"])
+
+
+# ---------------------------------------------------------------------------------- broken input
+
+
+BOMB = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30))
+
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "bad-yaml.yaml": (
+        POD.encode() + b"  foo: [vllm\n bar: }\n",
+        "error this file was not read: while parsing a flow sequence",
+    ),
+    "binary.yaml": (b"vllm\x00\x01\x02" * 99, "warning this file was not read: a binary file"),
+    "fifty-mb.yaml": (
+        b"# vllm\n" + b"a: b\n" * 10_000_000,
+        "warning this file was not read: larger than the 8 MiB that are read",
+    ),
+    "deep.yaml": (
+        b"# vllm\nkind: Pod\nargs: " + b"[" * 100_000 + b"]" * 100_000 + b"\n",
+        "error this file was not read: nested deeper than 200 levels",
+    ),
+    "tabs.yaml": (
+        POD.replace("  - name", "\t- name").encode(),
+        "error this file was not read: while scanning for the next token",
+    ),
+    "latin-1.yaml": (
+        POD.replace("{name: llm}", "{name: café}").encode("latin-1"),
+        "warning this file was not read: byte 0xe9 is not UTF-8",
+    ),
+}
+"""Files that are not read, with what is said of them."""
+
+ODD: dict[str, bytes] = {
+    "crlf.yaml": POD.replace("\n", "\r\n").encode(),
+    "bom.yaml": b"\xef\xbb\xbf" + POD.encode(),
+}
+"""Files that are read as if nothing were odd about them."""
+
+QUIET: dict[str, bytes] = {
+    "empty.yaml": b"",
+    "blank.yaml": b"\n# vllm\n---\n---\n",
+    "scalar.yaml": b"vllm\n",
+    "alias-bomb.yaml": f"kind: Pod\nx:\n- &a0 [vllm]\n{BOMB}spec: {{containers: *a29}}\n".encode(),
+    "endless.yaml": b"kind: Pod\nspec: &a\n  containers: &b [*b, *a]\n",
+}
+"""Files without a plan, of which nothing is said."""
+
+TEMPLATE = POD.replace("spec:\n", "{{- if .Values.on }}\nspec:\n", 1) + "{{- end }}\n"
+
+
+@pytest.fixture
+def broken_folder() -> None:
+    for name, (data, _) in BROKEN.items():
+        write(name, data)
+    for name, data in (*ODD.items(), *QUIET.items()):
+        write(name, data)
+    write("template.yaml", TEMPLATE)
+    write("z-bad.yaml", POD)
+
+
+@pytest.mark.usefixtures("broken_folder")
+def test_broken_files_are_told_and_the_others_linted() -> None:
+    result = run("check", "--format", "json")
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema("check"))
+    found = {item["file"]: f"{item['severity']} {item['message']}" for item in document["findings"]}
+    for name, (_, expected) in BROKEN.items():
+        assert found.pop(name).startswith(expected), name
+    for name in ("z-bad.yaml", *ODD):
+        assert found.pop(name).startswith("error 28 attention heads"), name
+    assert {} == found
+    assert 1 == document["summary"]["skipped"]
+    assert (1, "") == (result.exit_code, result.stderr)
+
+
+@pytest.mark.usefixtures("broken_folder")
+@pytest.mark.parametrize("name", ["text", "concise", "github", "sarif", "lsp"])
+def test_broken_files_can_be_reported_in_every_format(name: str) -> None:
+    result = run("check", "--format", name)
+    assert 1 == result.exit_code
+    assert "z-bad.yaml" in result.stdout
+
+
+@pytest.mark.parametrize("name", sorted(QUIET))
+def test_file_without_a_plan_is_quiet(name: str) -> None:
+    write(name, QUIET[name])
+    result = run("check", name)
+    assert ("No findings; 1 file, no plans\n", 0) == (result.stdout, result.exit_code)
+
+
+def test_template_is_skipped_and_counted() -> None:
+    write("template.yaml", TEMPLATE)
+    result = run("check", "template.yaml")
+    assert "skipped template.yaml: a Go template" in result.stdout
+    assert 0 == result.exit_code
+
+
+def test_json_with_comments_does_not_stop_the_others() -> None:
+    write("settings.json", '{\n  // vllm\n  "kind": "Pod", "args": ["a"],\n}\n')
+    write("z-bad.yaml", POD)
+    assert "tp-heads-indivisible" in names()
+
+
+def test_problem_of_a_file_shows_in_inspection_of_the_others() -> None:
+    write("bad.yaml", BROKEN["tabs.yaml"][0])
+    write("pod.yaml", POD)
+    document = json.loads(run("inspect", "--format", "json").stdout)
+    assert ["pod.yaml"] == [plan["file"] for plan in document["plans"]]
+
+
+def test_output_that_cannot_be_encoded_is_escaped(folder: Path) -> None:
+    """A terminal without Unicode gets the report with escapes, not a traceback."""
+    write("pod.yaml", POD)
+    done = subprocess.run(
+        [sys.executable, "-m", "shardlint.cli", "check", "pod.yaml"],
+        cwd=folder,
+        env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (1, b"") == (done.returncode, done.stderr)
+    assert b"TP 8 \\u2192 TP 4 \\xd7 DP 2" in done.stdout

@@ -1,0 +1,80 @@
+"""The examples hold what their comments say, and the pages show what the commands print."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from harness import check
+
+ROOT = Path(__file__).parents[1]
+GOOD = sorted((ROOT / "examples/good").iterdir())
+BAD = sorted((ROOT / "examples/bad").iterdir())
+EXPECT = re.compile(r"# expect: ([a-z0-9-]+)")
+
+
+def _expected(text: str) -> Iterator[tuple[int, str]]:
+    """Line and rule of each comment; one that stands alone means the next line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for match in EXPECT.finditer(line):
+            alone = line.lstrip().startswith("#")
+            yield number + alone, match[1]
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.name)
+def test_good_example_has_a_plan_and_nothing_above_info(path: Path) -> None:
+    result = check(path.read_text(encoding="utf-8"), path.name)
+    assert 1 == result.plans
+    assert [] == [item.name for item in result.findings if item.severity != "info"]
+    assert () == result.undecided
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.name)
+def test_bad_example_has_the_findings_that_its_comments_name(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    found = sorted((item.start.line, item.name) for item in check(text, path.name).findings)
+    assert sorted(_expected(text)) == found
+    assert found
+
+
+def test_seven_is_not_offered_for_28_heads() -> None:
+    text = (ROOT / "examples/bad/deployment.yaml").read_text(encoding="utf-8")
+    finding = next(f for f in check(text, "d.yaml").findings if f.name == "tp-heads-indivisible")
+    assert "28 attention heads" in finding.message
+    assert "tensor parallel size 4, 2 or 1" == finding.help
+
+
+def test_product_of_64_gpus_is_spelled_out() -> None:
+    text = (ROOT / "examples/bad/pod.yaml").read_text(encoding="utf-8")
+    (finding,) = check(text, "pod.yaml").findings
+    assert finding.message.startswith("TP 8 × PP 2 × DP 4 needs 64 GPUs, this pod gets 8;")
+
+
+def _build_docs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "scripts/build_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    build_docs = _build_docs()
+    assert [] == build_docs.stale(build_docs.pages())
+
+
+def test_page_that_was_changed_by_hand_is_noticed() -> None:
+    build_docs = _build_docs()
+    wanted = build_docs.pages()
+    name = "docs/rules/tp-heads-indivisible.md"
+    assert [name] == build_docs.stale({**wanted, name: wanted[name] + "by hand\n"})
+    assert [name] == build_docs.stale({key: text for key, text in wanted.items() if key != name})
+
+
+def test_every_rule_has_a_page_with_its_head_line() -> None:
+    page = (ROOT / "docs/rules/flag-unknown.md").read_text(encoding="utf-8")
+    assert "`SL701` · error · on by default · fix: safe\n" in page

@@ -1,0 +1,101 @@
+"""Toyserve: `toyserve MODEL --shards N`. It splits whole attention heads and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal
+
+from shardlint.api import (
+    Constraint,
+    Flag,
+    Known,
+    Launch,
+    Layout,
+    LayoutFacts,
+    Memory,
+    ModelFacts,
+    Ranks,
+    Reading,
+    Releases,
+    ServingPlan,
+    divides,
+)
+
+
+class ToyEngine:
+    name = "toyserve"
+    label = "Toyserve"
+    aliases: tuple[str, ...] = ()
+    checked = True
+
+    def read(self, launch: Launch) -> Reading | None:
+        """Two words, then options in pairs."""
+        if len(launch.argv) < 2 or launch.argv[0].value != "toyserve":
+            return None
+        command, model, *words = launch.argv
+        shards: Known[int] = Known.unset()
+        for option, value in pairwise(words):
+            if option.value == "--shards":
+                shards = value.known().map(int)
+        return Reading(
+            engine=self.name,
+            command=(command,),
+            flags=(),
+            model=model.known(),
+            served_name=Known.unset(),
+            layout=LayoutFacts(tp=shards),
+            memory=Memory(),
+        )
+
+    def versions(self, tag: Known[str]) -> Known[Releases]:
+        return Known.of(Releases("1.0", "1.0"), how="defaulted")
+
+    def effective(self, layout: LayoutFacts) -> LayoutFacts:
+        """One shard unless it says more; what the engine does not have stays at its default."""
+        return LayoutFacts(tp=layout.tp.or_default(Known.of(1, how="defaulted")))
+
+    def reads(self, rule: str) -> tuple[str, ...]:
+        return {"tp-heads-indivisible": ("tp",)}.get(rule, ())
+
+    def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
+        heads = model.kv_heads if model is not None else None
+        return Ranks(
+            gpus=layout.tp,
+            gpus_per_pod=layout.tp,
+            world_size=layout.tp,
+            engines=1,
+            attention_tp=layout.tp,
+            attention_dp=1,
+            dense_tp=layout.tp,
+            moe_tp=layout.tp,
+            ep=1,
+            pp=1,
+            kv_copies=max(1, layout.tp // heads) if heads else None,
+            coupled=1,
+            visible_devices=devices,
+        )
+
+    def constraints(
+        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+    ) -> Iterator[Constraint]:
+        if model is not None and model.attention_heads is not None:
+            yield Constraint(
+                rule="tp-heads-indivisible",
+                subject="attention heads",
+                left=model.attention_heads,
+                right=ranks.attention_tp,
+                test=divides,
+                refusal="heads left over",
+                consequence="refuses to start",
+                cures=("tp",),
+            )
+
+    def flag_name(self, field: str, like: str = "") -> str:
+        return {"tp": "--shards"}[field]
+
+    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
+        return None
+
+    def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
+        return 2
