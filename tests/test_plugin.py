@@ -97,6 +97,9 @@ def test_fix_is_written_through_the_sites_of_a_plugin(installed: Path, folder: P
     assert "model = Qwen/Qwen2.5-7B-Instruct\ntp = 4\ngpus = 4\n" == text
 
 
+@pytest.mark.xfail(
+    strict=True, reason="launchers.py looks for every engine in launchers.json: KeyError"
+)
 def test_plan_of_a_plugins_engine_is_linted_by_built_in_rules(
     installed: Path, folder: Path
 ) -> None:

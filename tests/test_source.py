@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardlint.source import (
     DecodeError,
@@ -66,7 +66,7 @@ def test_column_counts_code_points_and_utf16_its_own_units() -> None:
     assert 1 == source.utf16_column(1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet="ab\n\r\u2028🦙", max_size=30), st.integers(0, 30))
 def test_position_and_offset_are_inverse(text: str, offset: int) -> None:
     source = Source("f", text)
@@ -195,7 +195,7 @@ def test_nothing_added_changes_nothing() -> None:
     assert some == some + empty == empty + some
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(min_size=1, max_size=8), st.data())
 def test_every_slice_maps_back_to_its_own_characters(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))

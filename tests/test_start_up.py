@@ -49,8 +49,8 @@ NEVER = frozenset(
 )
 """No command that reads one file needs these."""
 
-UNASKED = frozenset({"pathspec", "tomllib", "tree_sitter", "tree_sitter_bash", "difflib"})
-"""For folders, a configuration, shell, diffs and guesses."""
+UNASKED = frozenset({"pathspec", "tomllib", "tree_sitter", "tree_sitter_bash"})
+"""For folders, a configuration and shell."""
 
 PARTS = frozenset(
     {

@@ -113,6 +113,14 @@ class Asked:
             stated if isinstance(stated, int) else None, placement.gpus_per_node.only,
         )  # fmt: skip
 
+    @property
+    def gpus(self) -> int:
+        """What the plan has for itself: the GPUs of its pod; on a host, those that it uses."""
+        need = self.ranks(self.layout).gpus_per_pod or 0
+        if self.stated is not None and self.devices is not None:
+            return self.devices
+        return need if self.devices is None else min(need, self.devices)
+
     def ranks(self, layout: Layout) -> Ranks:
         return self.engine.ranks(layout, self.model, None)
 
@@ -127,7 +135,8 @@ class Asked:
             return None
         if self.stated is None or need == self.stated:
             return {} if there is None or need <= there else None
-        return {"gpus_per_pod": need} if self.node is None or need <= self.node else None
+        most = self.node or max(USUAL_NODE, self.stated)
+        return {"gpus_per_pod": need} if need <= most else None
 
 
 def _layouts(asked: Asked) -> Iterator[dict[str, int]]:
@@ -144,16 +153,14 @@ def _layouts(asked: Asked) -> Iterator[dict[str, int]]:
 
 def _other_tp(asked: Asked) -> Iterator[dict[str, int]]:
     """The largest smaller TP: with more DP on the same GPUs, then with fewer GPUs."""
-    layout, gpus = asked.layout, asked.devices
+    layout = asked.layout
     most = min(layout.tp, MOST_RANKS)
     sizes = [tp for tp in range(most, 0, -1) if asked.accepts(replace(layout, tp=tp))]
-    for tp in sizes:
-        unit = tp * layout.pp * layout.pcp
-        if gpus and _plain_dp(layout) and gpus % unit == 0 and gpus // unit > 1:
-            dp = gpus // unit
-            if asked.accepts(replace(layout, tp=tp, dp=dp)):
-                yield _changes(layout, tp=tp, dp=dp)
-                break
+    for tp in sizes if _plain_dp(layout) else ():
+        dp, idle = divmod(asked.gpus, tp * layout.pp * layout.pcp)
+        if dp and not idle and asked.accepts(replace(layout, tp=tp, dp=dp)):
+            yield _changes(layout, tp=tp, dp=dp)
+            break
     for tp in sizes[:1]:
         count = asked.count(replace(layout, tp=tp))
         if count is not None:
@@ -197,12 +204,11 @@ def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
     if set(delta) == {"gpus_per_pod"}:
         return f"{asked.stated} → {delta['gpus_per_pod']} GPUs for the same layout"
     title = f"{_written(asked.layout)} → {_written(after)}"
-    need, there = asked.ranks(after).gpus_per_pod, asked.devices
+    need = asked.ranks(after).gpus_per_pod
     if "gpus_per_pod" in delta:
         return f"{title} on {need} GPUs instead of {asked.stated}"
-    if there is None or need is None:
-        return title
-    return f"{title} on {f'the same {need}' if need == there else f'{need} of {there}'} GPUs"
+    same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
+    return f"{title} on {same} GPUs"
 
 
 def _written(layout: Layout) -> str:

@@ -111,12 +111,11 @@ def _told_last(
 ) -> Iterator[_Hit]:
     """What shows only when all findings are there: suppressions, and rules that failed over it."""
     told = set(known.broken)
-    facts = RunFacts(unused=unused)
-    while facts != RunFacts():
-        yield from _about_run(rules, facts, collected)
+    broken = tuple(item for item in collected.broken if item not in told)
+    while broken or unused:
+        yield from _about_run(rules, RunFacts(broken=broken, unused=unused), collected)
+        told, unused = told | set(broken), ()
         broken = tuple(item for item in collected.broken if item not in told)
-        told |= set(broken)
-        facts = RunFacts(broken=broken)
 
 
 def _heard(

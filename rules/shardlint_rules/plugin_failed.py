@@ -12,6 +12,15 @@ class Broken(Rule):
         raise ValueError("no")
 ```
 
+```python passes
+from shardlint.api import Found, Rule
+
+class Works(Rule):
+    id, name = "XX001", "works"
+    def check(self, world):
+        yield Found(message="one more plan", at=world.plan.origin)
+```
+
 Fix: the message names the plugin, its version and the error. `shardlint rules` lists what is
 loaded.
 """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from engines.commands import ENGINE, NOWHERE, launch, read
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shardlint.engines import launchers
+from shardlint.engines import builtin, launchers
 from shardlint.engines.vllm import READS
 from shardlint.known import Case, Known
 from shardlint.plan import Constraint, Layout, ModelFacts, Releases, ServingPlan
@@ -152,7 +152,9 @@ def test_kv_heads_that_share_no_multiple_with_tp_are_refused(heads: int, tp: int
 
 @pytest.mark.parametrize(("heads", "tp"), [(8, 1), (8, 2), (8, 8), (8, 16), (1, 64), (12, 6)])
 def test_kv_heads_that_are_split_or_copied_evenly_are_accepted(heads: int, tp: int) -> None:
-    assert broken(ModelFacts(id="m", attention_heads=heads * tp, kv_heads=heads), Layout(tp=tp)) == []
+    assert (
+        broken(ModelFacts(id="m", attention_heads=heads * tp, kv_heads=heads), Layout(tp=tp)) == []
+    )
 
 
 def test_kv_heads_of_other_layers_count_too() -> None:
@@ -254,7 +256,7 @@ models = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models, layouts, layouts, st.none() | st.integers(0, 64))
 def test_constraints_of_a_rule_depend_on_the_declared_fields_alone(
     model: ModelFacts, one: Layout, other: Layout, devices: int | None
@@ -270,7 +272,7 @@ def test_constraints_of_a_rule_depend_on_the_declared_fields_alone(
         assert kept == after
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models, layouts)
 def test_every_layout_has_ranks_that_multiply(model: ModelFacts, layout: Layout) -> None:
     ranks = ENGINE.ranks(layout, model, None)
@@ -320,6 +322,28 @@ def test_unstated_release_is_the_supported_range() -> None:
 def test_two_possible_tags_are_two_possible_releases() -> None:
     tags = Known((Case("v0.8.5", (("TAG", "a"),)), Case("v0.9.0", (("TAG", "b"),))))
     assert ["0.8.5", "0.9.0"] == [item.first for item in ENGINE.versions(tags).values]
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("vllm/vllm-openai:v0.8.5", "v0.8.5"),
+        ("host:5000/vllm/vllm-openai:v0.8.5", "v0.8.5"),
+        ("host:5000/vllm/vllm-openai", None),
+        ("vllm/vllm-openai@sha256:01ab", "sha256:01ab"),
+        ("vllm/vllm-openai:v0.8.5@sha256:01ab", "sha256:01ab"),
+    ],
+)
+def test_image_has_a_tag_or_a_digest(image: str, tag: str | None) -> None:
+    assert tag == launchers.tag_of(image)
+    assert launchers.image_tells_version("vllm", image)
+
+
+@pytest.mark.parametrize(
+    "image", ["nvcr.io/nvidia/vllm:25.09.1-py3", "rocm/vllm:0.8.5", "example/vllm-cuda:v0.11.0"]
+)
+def test_tags_of_other_images_are_no_releases(image: str) -> None:
+    assert not launchers.image_tells_version("vllm", image)
 
 
 # ------------------------------------------------------------------- which process is an engine
@@ -426,7 +450,9 @@ def test_other_command_in_the_engines_image_is_no_engine(line: str) -> None:
     assert ENGINE.read(launch(line, "vllm/vllm-openai:v0.33.0")) is None
 
 
-@pytest.mark.parametrize("line", ["gpt2 -tp 2", "? --port 8000", "/models/llama", "org/m"])
+@pytest.mark.parametrize(
+    "line", ["gpt2 -tp 2", "? --port 8000", "/models/llama", "org/m", "org/m -ep True -tp 2"]
+)
 def test_model_in_the_engines_image_is_served(line: str) -> None:
     assert ENGINE.read(launch(line, "vllm/vllm-openai:v0.33.0")) is not None
 
@@ -460,6 +486,26 @@ def test_options_tell_the_engine_in_an_image_of_any_name(line: str) -> None:
 )
 def test_options_that_could_be_anybodys_tell_nothing(line: str, image: str) -> None:
     assert ENGINE.read(launch(line, image)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "image", "engine"),
+    [
+        ("python3 -m sglang.launch_server --tp 8", None, "sglang"),
+        ("--model-path m", "lmsysorg/sglang:v0.5.3", "sglang"),
+        ("--model-id m", "ghcr.io/huggingface/text-generation-inference:3.0", "tgi"),
+        ("", "nvcr.io/nim/meta/llama-3.1-8b-instruct:1.8", "nim"),
+        ("sleep infinity", "lmsysorg/sglang:v0.5.3", None),
+        ("bash run.sh", "lmsysorg/sglang:v0.5.3", None),
+        ("vllm serve m", None, "vllm"),
+    ],
+)
+def test_first_engine_that_knows_a_process_reads_it(
+    line: str, image: str | None, engine: str | None
+) -> None:
+    readings = (engine.read(launch(line, image)) for engine in builtin.shardlint_engines())
+    found = [reading.engine for reading in readings if reading is not None]
+    assert found == ([engine] if engine else [])
 
 
 # -------------------------------------------------------------------------- reading of options

@@ -83,8 +83,10 @@ def cause(row: Row) -> str:
 BUILT = {"heads", "KV heads", "width"}
 
 
-def table(counted: Iterable[str]) -> str:
-    return "\n".join(f"{count:5} {name}" for name, count in Counter(counted).most_common())
+def show(title: str, counted: Iterable[str]) -> None:
+    """Print a table of counts; `pytest -rP` shows it."""
+    lines = [f"{count:5} {name}" for name, count in Counter(counted).most_common()]
+    print("\n".join([title, *lines]))  # noqa: T201
 
 
 def errors() -> list[Row]:
@@ -109,10 +111,9 @@ def test_what_is_refused_here_is_refused_by_vllm(shared: Any) -> None:
 def test_nearly_every_refusal_of_a_built_cause_is_found(shared: Any) -> None:
     built = [row for row in errors() if cause(row) in BUILT]
     missed = [row for row in built if not refusals(row)]
-    print("built causes:\n" + table(cause(row) for row in built))
-    print("of them missed:\n" + table(cause(row) for row in missed))
-    rest = [cause(row) for row in errors() if cause(row) not in BUILT]
-    print("causes that are not built:\n" + table(rest))
+    show("built causes", map(cause, built))
+    show("of them missed", map(cause, missed))
+    show("causes that are not built", (c for c in map(cause, errors()) if c not in BUILT))
     assert len(built) > 450
     assert len(missed) <= (1 - LEAST_FOUND) * len(built), missed
 
@@ -151,8 +152,7 @@ def test_no_offered_size_is_refused_for_a_built_cause(shared: Any) -> None:
     sizes = {name: offered(name) for name in {row["model"] for row in sweep}}
     tried = [row for row in sweep if row["tp"] in sizes[row["model"]]]
     refused = [row for row in tried if row["verdict"] == "error"]
-    print(f"{len(tried)} offered sizes were tried by vLLM; refused for other causes:")
-    print(table(cause(row) for row in refused))
+    show(f"{len(tried)} offered sizes, refused for causes that are not built", map(cause, refused))
     assert [] == [(row["model"], row["tp"]) for row in refused if cause(row) in BUILT]
     assert len(tried) > 300
 
@@ -163,5 +163,5 @@ def test_offered_sizes_include_what_vllm_accepts(verdict: str, shared: Any) -> N
     sweep = [row for row in rows() if (row["pp"], row["dp"], row["ep"]) == (1, 1, False)]
     tried = [row for row in sweep if row["verdict"] == verdict]
     share = sum(row["tp"] in offered(row["model"]) for row in tried) / len(tried)
-    print(f"offered, of those that vLLM calls {verdict}: {share:.1%}")
+    show(f"{share:.1%} of the sizes that vLLM calls {verdict} are offered", ())
     assert share > 0.95 if verdict == "ok" else share < 0.1

@@ -32,10 +32,8 @@ class RecognisedEngine:
 
     def read(self, launch: Launch) -> Reading | None:
         after = launchers.after_launcher(self.name, launch.argv)
-        by_image = not launch.argv_complete and launchers.image_matches(
-            self.name, launch.image.only
-        )
-        if after is None and not by_image:
+        own = launch.argv_complete or launchers.is_command(launch.argv)
+        if after is None and (own or not launchers.image_matches(self.name, launch.image.only)):
             return None
         reason = f"options of {self.label} are not read"
         return Reading(

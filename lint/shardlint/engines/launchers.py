@@ -120,7 +120,7 @@ def repository(image: str) -> str:
 
 
 def tag_of(image: str) -> str | None:
-    """The digest or tag of an image, as written."""
+    """The digest or tag of an image, as written; with a digest, its tag is not looked at."""
     name, at, digest = image.partition("@")
     if at:
         return digest

@@ -123,12 +123,20 @@ class VLLM:
         image = launch.image.only
         if launch.argv_complete or launchers.is_command(launch.argv):
             return None
-        parsed = self.table.parse(launch.argv)
-        if len(parsed.positionals) > 1 or (image and launchers.excluded(image)):
+        if image and launchers.excluded(image):
             return None
         if launchers.image_matches(self.name, image):
-            return 0 if _looks_like_options(launch.argv) else None
-        return 0 if _telltale(parsed) and not launchers.another(self.name, image) else None
+            return 0 if self._looks_like_options(launch.argv) else None
+        telling = _telltale(self.table.parse(launch.argv))
+        return 0 if telling and not launchers.another(self.name, image) else None
+
+    def _looks_like_options(self, argv: tuple[Text, ...]) -> bool:
+        """Options, a model, or nothing; one bare word, or several, can be a command."""
+        first = argv[0].value if argv else "--"
+        bare = len(self.table.parse(argv[:2]).positionals) == len(argv[:2])
+        return (
+            first is None or first.startswith("-") or not bare or (len(argv) == 1 and "/" in first)
+        )
 
     def _doubted(self, facts: Read, parsed: ParsedWords) -> Read:
         """A field is not at its default while a refused option was probably meant to set it."""
@@ -240,18 +248,17 @@ def _release(tag: str) -> str:
     return name if found and len(found.release) >= RELEASE_PARTS else ""
 
 
-def _looks_like_options(argv: tuple[Text, ...]) -> bool:
-    """Options, a model, or nothing; one bare word is a command as well as a model."""
-    first = argv[0].value if argv else "--"
-    return first is None or first.startswith("-") or "/" in first or len(argv) > 1
-
-
 def _telltale(parsed: ParsedWords) -> bool:
     """The words are vLLM's options although nothing names the engine."""
     used = flags.names(parsed.flags)
-    has_model = "--model" in used or bool(parsed.positionals)
+    has_model = "--model" in used or len(parsed.positionals) == 1
     refused = any(flag.flag is None for flag in parsed.flags)
-    return has_model and len(used) > 1 and len(TELLTALE & used) > (1 if refused else 0)
+    return (
+        has_model
+        and len(parsed.positionals) < 2
+        and len(used) > 1
+        and len(TELLTALE & used) > (1 if refused else 0)
+    )
 
 
 def _with_file(parsed: ParsedWords) -> ParsedWords:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
@@ -91,8 +91,7 @@ class Slot:
     def insert(self, name: str, value: str) -> list[Edit] | Refusal:
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
-        joined = self.like is not None and _is_joined(self.like)
-        words = [f"{name}={value}"] if joined else [name, value]
+        words = [f"{name}={value}"] if self._is_joined else [name, value]
         for node in self.nodes:
             for item in node.items:
                 if item.span == self.after.origin.span and _is_word(item, self.after):
@@ -101,6 +100,12 @@ class Slot:
             return Refusal(f"no place was found for {name}")
         at = self.after.origin.span.end
         return [Edit(self.source.name, Span(at, at), "".join(f" {word}" for word in words))]
+
+    @property
+    def _is_joined(self) -> bool:
+        """The option there and its value are one word, such as --a=b."""
+        like = self.like
+        return like is not None and like.value is not None and like.written is self.after
 
     def _quoted(self, item: Node, words: list[str]) -> list[str]:
         """Each word in the quotes of its counterpart; one that would be no string gets some."""
@@ -126,11 +131,6 @@ class FlagSite:
         if self.slot is None:
             return Refusal(f"{self.name} has no literal neighbour to stand beside")
         return self.slot.insert(self.name, value)
-
-
-def _is_joined(flag: Flag) -> bool:
-    """Option and value are one word, such as --a=b."""
-    return flag.value is not None and flag.written.origin.span.covers(flag.value.origin.span)
 
 
 def _is_word(item: Node, word: Text) -> bool:
@@ -175,8 +175,9 @@ def _insert_items(
 
 
 def _newline(text: str, at: int) -> str:
-    """The line end that stands here, at the end of the text the one that it has elsewhere."""
-    end = text.find("\n", at) if "\n" in text[at:] else text.find("\n")
+    """The line end that stands here, at the end of the text the one before."""
+    end = text.find("\n", at)
+    end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
@@ -185,61 +186,81 @@ def _newline(text: str, at: int) -> str:
 
 @record
 class Use:
-    """Where a plan reads something: a word of its command line, or a setting of this name."""
+    """Where a plan reads something: a word of its command line, or a setting of this name.
+
+    `around` are texts that it is only a part of.
+    """
 
     plan: int
     of: Text | str
     spans: tuple[Span, ...]
     around: tuple[Span, ...] = ()
-    """Texts that it is a part of, and that hold other things as well."""
 
 
 @record
 class GuardedSite:
-    """A site that refuses to edit a text from which something else is read too."""
+    """A site that refuses to edit a text from which something else is read too.
+
+    `own` is what it may change, `beside` the words that it may write another option behind.
+    """
 
     site: Site
     plan: int
     own: tuple[Text | str, ...]
+    beside: tuple[Text, ...]
     uses: tuple[Use, ...]
 
     def set(self, value: str) -> list[Edit] | Refusal:
         edits = self.site.set(value)
         if isinstance(edits, Refusal):
             return edits
+        spans = [edit.span for edit in edits if edit.span.start < edit.span.end]
+        other = self._changed(spans)
+        if other is None and len(spans) < len(edits):
+            other = self._grown()
+        if other is None:
+            return edits
+        return Refusal(
+            f"{other if isinstance(other, str) else f'`{other.value}`'} is read there too"
+        )
+
+    def _changed(self, spans: Sequence[Span]) -> Text | str | None:
+        """What else is read from one of these texts."""
         others = [use for use in self.uses if not self._owns(use)]
         around = {span for use in self.uses if self._owns(use) for span in use.around}
-        for edit in edits:
-            for use in others:
-                if _meets(edit.span, use, use.plan != self.plan, around):
-                    what = use.of if isinstance(use.of, str) else f"`{use.of.value}`"
-                    return Refusal(f"{what} is read from the same text")
-        return edits
+        for use in others:
+            for span in spans:
+                quoted = Span(span.start - 1, span.end + 1)
+                shared = (s for s in use.around if s not in around or quoted.covers(s))
+                if any(_overlap(span, other) for other in (*use.spans, *shared)):
+                    return use.of
+        return None
+
+    def _grown(self) -> Text | str | None:
+        """What of another plan stands in the command line that would grow."""
+        for use in self.uses:
+            for word in self.beside if use.plan != self.plan else ():
+                if any(_overlap(word.origin.span, span) for span in use.spans):
+                    return use.of
+        return None
 
     def _owns(self, use: Use) -> bool:
-        return use.plan == self.plan and any(use.of is item for item in self.own)
+        if isinstance(use.of, str):
+            return use.plan == self.plan and use.of in self.own
+        return any(use.of is word for word in self.own)
 
 
-def _meets(edit: Span, use: Use, elsewhere: bool, around: Iterable[Span]) -> bool:
-    """The edit changes what is read there; an insertion after a word, only in another plan."""
-    if edit.start == edit.end:
-        return elsewhere and any(span.start < edit.end <= span.end for span in use.spans)
-    wider = Span(edit.start - 1, edit.end + 1)  # with quotes
-    shared = [span for span in use.around if span not in around or wider.covers(span)]
-    return any(span.start < edit.end and edit.start < span.end for span in (*use.spans, *shared))
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def use_of(plan: int, word: Text) -> Use | None:
     """What a word is read from; one that is not known is not read at all."""
     if word.mapped is None:
         return None
-    if word.definition is not None:
-        return Use(plan, word, (word.definition.span, word.origin.span), _related(word))
-    return Use(plan, word, (word.place.span,), _related(word))
-
-
-def _related(word: Text) -> tuple[Span, ...]:
-    return tuple(origin.span for origin in word.related if origin.file == word.origin.file)
+    places = (word.origin,) if word.definition is None else (word.origin, word.definition)
+    around = tuple(origin.span for origin in word.related if origin.file == word.origin.file)
+    return Use(plan, word, tuple(origin.span for origin in places), around)
 
 
 def words_after(words: Sequence[Text], word: Text) -> Iterator[Text]:

@@ -209,11 +209,12 @@ def _slot(
 ) -> Slot | None:
     """Where another option can stand: behind a related one, else behind the last that fits."""
     for flag in (*stated, *reversed(reading.flags)):
-        joined = flag.value is None or not any(flag.value is word for word in argv)
-        last = flag.written if joined or flag.value is None else flag.value
+        apart = flag.value is not None and any(flag.value is word for word in argv)
+        last = flag.value if apart and flag.value is not None else flag.written
         following = next(words_after(argv, last), None)
         ends = following is None or following.many or (following.value or "").startswith("-")
-        if last.mapped is not None and ends and (flag.problem is None or flag.value is not None):
+        whole = flag.problem is None or flag.value is not None
+        if last.mapped is not None and ends and whole:
             return Slot(host.source, last, flag, host.nodes)
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
         return Slot(host.source, argv[-1], None, host.nodes)
@@ -351,8 +352,17 @@ def _guarded(at: int, plan: ServingPlan, uses: tuple[Use, ...]) -> ServingPlan:
     sites = dict(plan.sites)
     for name in (*EDITABLE, "gpus_per_pod"):
         if (site := sites.get(name)) is not None:
-            sites[name] = GuardedSite(site, at, _own(name, site), uses)
+            sites[name] = GuardedSite(site, at, _own(name, site), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
+
+
+def _beside(site: Site) -> tuple[Text, ...]:
+    """The words behind which a site would write another option."""
+    if isinstance(site, JointSite):
+        return tuple(word for each in site.sites for word in _beside(each))
+    if isinstance(site, FlagSite) and site.flag is None and site.slot is not None:
+        return (site.slot.after,)
+    return ()
 
 
 def _own(name: str, site: Site) -> tuple[Text | str, ...]:

@@ -39,15 +39,15 @@ class Node:
 
     kind: Kind
     span: Span
-    source: Source
+    source: Source = field(repr=False)
     value: str = ""
     style: str | None = None
     tag: str | None = None
     alias: bool = False
     flow: bool = False
     """A map or list in brackets."""
-    pairs: list[tuple[Node, Node]] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    pairs: list[tuple[Node, Node]] = field(default_factory=list, repr=False)
+    items: list[Node] = field(default_factory=list, repr=False)
 
     @property
     def origin(self) -> Origin:
@@ -252,7 +252,8 @@ class _Builder:
         if event.anchor or event.tag:
             found = _PROPERTIES.match(self.source.text, span.start, span.end)
             span = Span(found.end(), span.end) if found else span
-        node = Node("scalar", span, self.source, event.value, style)
+        value = _paired(event.value) if style == '"' else event.value
+        node = Node("scalar", span, self.source, value, style)
         node.tag = None if any(event.implicit) else _tag(event)
         self._add(node, event.anchor)
 
@@ -303,6 +304,16 @@ class _Builder:
         else:
             self.open[-1].pairs.append((key, node))
             self.keys[-1] = None
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _paired(value: str) -> str:
+    """JSON writes a character beyond U+FFFF as two escapes, which are no characters alone."""
+    if _SURROGATE.search(value) is None:
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _tag(event: Any) -> str | None:
