@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "shardlint.toml"
 PYPROJECT = "pyproject.toml"
-UNREAD = ("overlay", "platforms", "pool", "workload")
+UNREAD = ("online", "overlay", "platforms", "pool", "workload")
 """Tables that are accepted and checked, and that nothing reads yet; the schema says so too."""
 
 MAX_DEPTH = 32
@@ -423,6 +423,8 @@ def _settings(data: dict[str, Any], path: Path, document: Document) -> Settings:
 
 
 def _written(name: str, value: object, document: Document) -> str:
+    if not isinstance(value, list | dict):
+        return name
     return document.header((name, 0) if isinstance(value, list) else (name,))
 
 

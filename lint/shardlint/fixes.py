@@ -7,11 +7,9 @@ clear its finding, that finds a new error, or that changes another fact than it 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
@@ -420,6 +418,8 @@ def write(project: Project, names: Iterable[str]) -> list[str]:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write beside the file and move it into place, keeping its mode; a link keeps its target."""
+    import tempfile
+
     target = path.resolve()
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -436,6 +436,8 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def diff(before: Project, after: Project, names: Iterable[str]) -> str:
     """A unified diff of the changed texts."""
+    import difflib
+
     parts: list[str] = []
     for name in sorted(names):
         old, new = (_lines(project.sources[name].text) for project in (before, after))

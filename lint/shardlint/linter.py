@@ -338,6 +338,7 @@ def _finish(
         suppressed=suppressed,
         files=len(project.readings),
         plans=len(project.plans),
+        failed=bool(project.broken or collected.broken),
         skipped=project.skipped,
         sources=project.sources,
         rules=rules,

@@ -394,6 +394,8 @@ class Result:
     suppressed: int
     files: int
     plans: int
+    failed: bool = False
+    """A rule or reader raised while it worked: what it would have found is missing."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Files that were not read, with the reason."""
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -494,9 +496,14 @@ class RunFacts:
 
 
 class Reader(Protocol):
-    """One family of file formats."""
+    """One family of file formats.
+
+    `look` are bytes that every file of the format holds: when a folder is searched, only files with
+    them, or with the words of the built-in formats, are read. None: the built-in words will do.
+    """
 
     name: str
+    look: bytes | None
 
     def accepts(self, source: Source) -> bool:
         """A cheap look at the text: could this reader find a plan in it?"""
@@ -560,13 +567,14 @@ class Plugins:
     def _discover(self) -> None:
         """Load third parties one by one: a fence, so that one broken plugin stops nobody else."""
         for entry in sorted(entry_points(sys.path)):
+            name = f"{entry.distribution} {entry.name}"
             try:
-                self._manager.register(entry.load(), name=entry.name)
+                self._manager.register(entry.load(), name=name)
                 self._manager.check_pending()
             except Exception as error:  # fence: a plugin may raise anything
-                if self._manager.has_plugin(entry.name):
-                    self._manager.unregister(name=entry.name)
-                self.broken.append(BrokenPlugin(entry.name, entry.version, _what(error)))
+                if self._manager.has_plugin(name):
+                    self._manager.unregister(name=name)
+                self.broken.append(BrokenPlugin(name, entry.version, _what(error)))
 
     def _ask(self, hook: str) -> list[Any]:
         """Every item of one hook, plugin by plugin: a fence around each of them."""
@@ -621,6 +629,7 @@ def _fault(rule: Any, others: Mapping[str, type[Rule]]) -> str | None:
 class EntryPoint(NamedTuple):
     """One line of the group in an installed distribution's entry_points.txt."""
 
+    distribution: str
     name: str
     value: str
     version: str | None
@@ -640,7 +649,7 @@ def entry_points(paths: Iterable[str]) -> set[EntryPoint]:
     importlib.metadata finds the same and takes longer than linting a file: it parses every
     distribution. Here only the files that name the group are read further.
     """
-    found: dict[str, EntryPoint] = {}
+    found: dict[tuple[str, str], EntryPoint] = {}
     for path in dict.fromkeys(paths):
         try:
             folders = [item.path for item in os.scandir(path or ".") if item.name.endswith(INFO)]
@@ -648,7 +657,7 @@ def entry_points(paths: Iterable[str]) -> set[EntryPoint]:
             continue
         for folder in folders:
             for entry in _entries_of(folder):
-                found.setdefault(entry.name, entry)
+                found.setdefault((entry.distribution, entry.name), entry)
     return set(found.values())
 
 
@@ -661,11 +670,13 @@ def _entries_of(folder: str) -> Iterator[EntryPoint]:
     if f"[{GROUP}]" not in text:
         return
     section = text.split(f"[{GROUP}]", 1)[1].split("\n[", 1)[0]
-    version = os.path.basename(folder).removesuffix(".dist-info").removesuffix(".egg-info")  # noqa: PTH119
+    stem = os.path.basename(folder).rpartition(".")[0]  # noqa: PTH119
+    distribution, _, version = stem.partition("-")
     for line in section.splitlines():
         name, equals, value = line.partition("=")
         if equals and not line.lstrip().startswith(("#", ";")):
-            yield EntryPoint(name.strip(), value.strip(), version.rpartition("-")[2] or None)
+            release = version.partition("-")[0] or None
+            yield EntryPoint(distribution, name.strip(), value.strip(), release)
 
 
 def _what(error: BaseException) -> str:

@@ -126,8 +126,7 @@ class Project:
         root = (root or Path.cwd()).resolve()
         readings: dict[str, Reading] = {}
         found: dict[str, Path] = {}
-        for path, given in _files(paths, root, setup.settings):
-            name = _display(path, root)
+        for path, name, given in _files(paths, root, setup.settings):
             if name in found:
                 continue
             reading = _read_path(setup, path, name, given)
@@ -162,8 +161,12 @@ class Project:
     @cached_property
     def routers(self) -> tuple[Router, ...]:
         """Routers with the plans that stand behind them."""
+        labelled: dict[tuple[str | None, str, str], list[ServingPlan]] = {}
+        for plan in self.plans:
+            for key, value in plan.labels.items():
+                labelled.setdefault((plan.namespace, key, value), []).append(plan)
         found = (router for reading in self.readings.values() for router in reading.routers)
-        return tuple(_linked(router, self.plans) for router in found)
+        return tuple(_linked(router, labelled) for router in found)
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -171,7 +174,10 @@ class Project:
 
     @cached_property
     def broken(self) -> tuple[BrokenPlugin, ...]:
-        return tuple(item for reading in self.readings.values() for item in reading.broken)
+        """Readers that raised, and models of plugins that cannot be used."""
+        models = self.setup.catalogue.problems if self.setup.plugins.models() else ()
+        readers = (item for reading in self.readings.values() for item in reading.broken)
+        return (*readers, *(BrokenPlugin("models of plugins", None, what) for what in models))
 
     @cached_property
     def skipped(self) -> tuple[tuple[str, str], ...]:
@@ -181,15 +187,18 @@ class Project:
 # ----------------------------------------------------------------------------------- discovery
 
 
-def _files(paths: Iterable[str], root: Path, settings: Settings) -> Iterator[tuple[Path, bool]]:
-    """Files to read, and whether each was named itself."""
+def _files(
+    paths: Iterable[str], root: Path, settings: Settings
+) -> Iterator[tuple[Path, str, bool]]:
+    """Files to read, their names, and whether each was named itself."""
     for text in paths:
-        path = Path(text)
-        absolute = path if path.is_absolute() else root / path
-        if absolute.is_dir():
-            yield from ((file, False) for file in _walk(absolute, settings))
-        elif absolute.exists():
-            yield absolute, True
+        path = root / text
+        if path.is_dir():
+            for file in _walk(path, settings):
+                below = file.relative_to(path)
+                yield file, _display(file, root, f"{text}/{below}"), False
+        elif path.exists():
+            yield path, _display(path, root, text), True
         else:
             raise PathError(f"{text}: no such file or folder")
 
@@ -257,12 +266,12 @@ def _ignored(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]
     return verdict
 
 
-def _display(path: Path, root: Path) -> str:
+def _display(path: Path, root: Path, given: str) -> str:
     """Relative to the working folder with forward slashes, else as it was given."""
-    try:
-        return path.resolve().relative_to(root).as_posix()
-    except ValueError:
-        return path.as_posix()
+    for spelled in (Path(os.path.normpath(path)), path.resolve()):
+        if spelled.is_relative_to(root):
+            return spelled.relative_to(root).as_posix()
+    return Path(given).as_posix()
 
 
 # ------------------------------------------------------------------------------------- reading
@@ -280,10 +289,17 @@ def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | No
         if given:
             raise PathError(f"{name}: {error.strerror or error}") from None
         return _unread(name, f"cannot be opened ({error.strerror or error})")
-    if not given and (not LOOK.search(data) or (b"\0" in data[:8192] and not _is_manifest(path))):
+    if not given and (not _looks(setup, data) or (b"\0" in data[:8192] and not _is_manifest(path))):
         return None
     reading = read_bytes(setup, name, data)
     return _with_syntax(reading) if given else reading
+
+
+def _looks(setup: Setup, data: bytes) -> bool:
+    """The cheap look: words of the built-in formats, or those of a plugin's reader."""
+    if LOOK.search(data):
+        return True
+    return any(reader.look in data for reader in setup.readers if reader.look)
 
 
 def _with_syntax(reading: Reading) -> Reading:
@@ -436,13 +452,18 @@ def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
     )
 
 
-def _linked(router: Router, plans: tuple[ServingPlan, ...]) -> Router:
+def _linked(
+    router: Router, labelled: Mapping[tuple[str | None, str, str], list[ServingPlan]]
+) -> Router:
     """The plans behind a router: those of its own file, else of its folder, else of one file.
 
-    Labels repeat in a repository of many clusters: the nearest match is the one that is meant, and
-    matches in several far files say nothing.
+    `labelled` finds the plans of a namespace by one label. Labels repeat in a repository of many
+    clusters: the nearest match is the one that is meant, and matches in several far files say
+    nothing.
     """
-    found = [plan for plan in plans if _behind(router, plan)]
+    items = list(router.selector.items())
+    first = labelled.get((router.namespace, *items[0]), []) if items else []
+    found = [plan for plan in first if all(plan.labels.get(k) == v for k, v in items)]
     near = [plan for plan in found if plan.file == router.file]
     beside = [plan for plan in found if _folder(plan.file) == _folder(router.file)]
     for chosen in (near, beside, found):
@@ -453,12 +474,3 @@ def _linked(router: Router, plans: tuple[ServingPlan, ...]) -> Router:
 
 def _folder(name: str) -> str:
     return name.rpartition("/")[0]
-
-
-def _behind(router: Router, plan: ServingPlan) -> bool:
-    """The router's selector takes the plan's pods, in the same namespace."""
-    labels = plan.labels
-    taken = bool(router.selector) and all(
-        labels.get(key) == value for key, value in router.selector.items()
-    )
-    return taken and router.namespace == plan.namespace

@@ -6,7 +6,6 @@ table does not have is kept as an option with a problem: judging it is a rule's 
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,6 +130,8 @@ class FlagTable:
 
         An option of another release is no slip of the pen: what replaced it means something else.
         """
+        import difflib
+
         if name in self.listed_elsewhere:
             return ()
         short = "-" + name.lstrip("-")

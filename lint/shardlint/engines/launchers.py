@@ -25,13 +25,13 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _patterns(engine: str, key: str) -> re.Pattern[str] | None:
-    patterns = _data()["engines"][engine].get(key, [])
+    patterns = _data()["engines"].get(engine, {}).get(key, [])
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns)) if patterns else None
 
 
 @cache
 def _launchers(engine: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(words) for words in _data()["engines"][engine]["launchers"])
+    return tuple(tuple(words) for words in _data()["engines"].get(engine, {}).get("launchers", ()))
 
 
 def after_launcher(engine: str, argv: Sequence[Text]) -> int | None:

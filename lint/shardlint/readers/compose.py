@@ -27,6 +27,7 @@ class ComposeReader:
     """`services:` with their images, commands, environments and device reservations."""
 
     name = "compose"
+    look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
         return _SERVICES.search(source.text) is not None and yaml_like(source)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 
 from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
@@ -186,15 +188,39 @@ def _newline(text: str, at: int) -> str:
 
 @record
 class Use:
-    """Where a plan reads something: a word of its command line, or a setting of this name.
-
-    `around` are texts that it is only a part of.
-    """
+    """Where a plan reads something: a word of its command line, or a setting of this name."""
 
     plan: int
     of: Text | str
-    spans: tuple[Span, ...]
-    around: tuple[Span, ...] = ()
+    span: Span
+    part: bool = False
+    """What is read is only a part of this text, or made from it."""
+
+
+class Uses:
+    """What the plans of a file are read from, to be asked by place."""
+
+    def __init__(self, uses: Iterable[Use]) -> None:
+        self._uses = uses
+
+    @cached_property
+    def _near(self) -> dict[int, list[Use]]:
+        near: dict[int, list[Use]] = {}
+        for use in self._uses:
+            for at in _squares(use.span):
+                near.setdefault(at, []).append(use)
+        return near
+
+    def at(self, span: Span) -> Iterator[Use]:
+        """Uses that share a character with a span; one may come twice."""
+        for at in _squares(span):
+            for use in self._near.get(at, ()):
+                if use.span.start < span.end and span.start < use.span.end:
+                    yield use
+
+
+def _squares(span: Span) -> range:
+    return range(span.start >> 9, (span.end >> 9) + 1)
 
 
 @record
@@ -208,41 +234,37 @@ class GuardedSite:
     plan: int
     own: tuple[Text | str, ...]
     beside: tuple[Text, ...]
-    uses: tuple[Use, ...]
+    uses: Uses
 
     def set(self, value: str) -> list[Edit] | Refusal:
         edits = self.site.set(value)
         if isinstance(edits, Refusal):
             return edits
-        spans = [edit.span for edit in edits if edit.span.start < edit.span.end]
-        other = self._changed(spans)
-        if other is None and len(spans) < len(edits):
-            other = self._grown()
-        if other is None:
-            return edits
-        return Refusal(
-            f"{other if isinstance(other, str) else f'`{other.value}`'} is read there too"
-        )
+        changed = [edit.span for edit in edits if edit.span.start < edit.span.end]
+        others = chain.from_iterable(self._others(span) for span in changed)
+        if len(changed) < len(edits):
+            others = chain(others, self._grown())
+        for other in others:
+            what = other if isinstance(other, str) else f"`{other.value}`"
+            return Refusal(f"{what} is read there too")
+        return edits
 
-    def _changed(self, spans: Sequence[Span]) -> Text | str | None:
-        """What else is read from one of these texts."""
-        others = [use for use in self.uses if not self._owns(use)]
-        around = {span for use in self.uses if self._owns(use) for span in use.around}
-        for use in others:
-            for span in spans:
-                quoted = Span(span.start - 1, span.end + 1)
-                shared = (s for s in use.around if s not in around or quoted.covers(s))
-                if any(_overlap(span, other) for other in (*use.spans, *shared)):
-                    return use.of
-        return None
+    def _others(self, span: Span) -> Iterator[Text | str]:
+        """What else is read from a text; that both are parts of a larger one does not count."""
+        around = {origin.span for word in self.own if isinstance(word, Text)
+                  for origin in word.related}  # fmt: skip
+        quoted = Span(span.start - 1, span.end + 1)
+        for use in self.uses.at(span):
+            apart = use.part and use.span in around and not quoted.covers(use.span)
+            if not apart and not self._owns(use):
+                yield use.of
 
-    def _grown(self) -> Text | str | None:
+    def _grown(self) -> Iterator[Text | str]:
         """What of another plan stands in the command line that would grow."""
-        for use in self.uses:
-            for word in self.beside if use.plan != self.plan else ():
-                if any(_overlap(word.origin.span, span) for span in use.spans):
-                    return use.of
-        return None
+        for word in self.beside:
+            for use in self.uses.at(word.origin.span):
+                if use.plan != self.plan and not use.part:
+                    yield use.of
 
     def _owns(self, use: Use) -> bool:
         if isinstance(use.of, str):
@@ -250,17 +272,16 @@ class GuardedSite:
         return any(use.of is word for word in self.own)
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
-def use_of(plan: int, word: Text) -> Use | None:
+def uses_of(plan: int, word: Text) -> Iterator[Use]:
     """What a word is read from; one that is not known is not read at all."""
     if word.mapped is None:
-        return None
-    places = (word.origin,) if word.definition is None else (word.origin, word.definition)
-    around = tuple(origin.span for origin in word.related if origin.file == word.origin.file)
-    return Use(plan, word, tuple(origin.span for origin in places), around)
+        return
+    yield Use(plan, word, word.origin.span)
+    if word.definition is not None:
+        yield Use(plan, word, word.definition.span)
+        return
+    for origin in word.related:
+        yield Use(plan, word, origin.span, part=True)
 
 
 def words_after(words: Sequence[Text], word: Text) -> Iterator[Text]:

@@ -54,6 +54,7 @@ SUPPRESS = "shardlint/ignore"
 
 YAML_NAMES = (".yaml", ".yml", ".json")
 UNTELLING = ("", ".tpl", ".tmpl", ".template", ".example", ".sample", ".dist")
+_MANIFEST = re.compile(r"""["'](apiVersion|services)["'][ \t]*:""")
 _TOP_KEYS = re.compile(r"\A\s*\{|^(apiVersion|services|containers|command|args):", re.MULTILINE)
 
 
@@ -79,6 +80,8 @@ def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:
     except YamlError as error:
         if "{{" in source.text or "{%" in source.text:
             return (), ReadResult(skipped="a template")
+        if source.name.lower().endswith(".json") and not _MANIFEST.search(source.text):
+            return (), ReadResult(skipped="not JSON, and no manifest by its keys")
         problem = Problem(Origin(source.name, error.span), str(error))
         return (), ReadResult(problems=(problem,))
 
@@ -87,6 +90,7 @@ class KubernetesReader:
     """Pod, Deployment, StatefulSet, Job, CronJob, Service, InferencePool, List; fragments."""
 
     name = "kubernetes"
+    look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
         found = _KEYS.search(source.text) or _KEYS_INLINE.search(source.text)
@@ -247,7 +251,12 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
 
 def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
     """With --nnodes, the pods of one StatefulSet are the nodes of one engine."""
-    nodes = plan.layout.nnodes.only
+    asked = plan.layout.nnodes
+    if kind == "StatefulSet" and not asked.is_known and not asked.is_unset:
+        why = f"how many pods one engine has is not decided: {asked.reason}"
+        unknown: Known[int] = Known.unknown(why, plan.fleet.replicas.origin)
+        return replace(plan, fleet=replace(plan.fleet, replicas=unknown))
+    nodes = asked.only
     if not nodes or nodes < 2:
         return plan
     pods = replace(plan.placement, pods_per_group=plan.layout.nnodes)
@@ -410,6 +419,9 @@ def environment(node: Node, holes: Holes) -> dict[str, Text]:
     return env
 
 
+MOST_CHARACTERS = 100_000
+"""Variables that repeat each other would fill the memory: longer values are not expanded."""
+
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 
 
@@ -436,8 +448,11 @@ def expanded(text: Text, env: Mapping[str, Text], holes: Holes) -> Text:
         at = match.end()
     if not parts:
         return text
-    joined = concat([*parts, mapped.cut(at)])
-    alone = len(used) == 1 and at == len(mapped) and sum(len(part) for part in parts[:-1]) == 0
+    parts.append(mapped.cut(at))
+    if sum(len(part) for part in parts) > MOST_CHARACTERS:
+        return Text.unknown(text.origin, f"expands to more than {MOST_CHARACTERS:,} characters")
+    joined = concat(parts)
+    alone = len(used) == 1 and at == len(mapped) and sum(len(part) for part in parts[:-2]) == 0
     definition = used[0].editable if alone else None
     if used:
         joined = replace(joined, literal=False)
@@ -456,7 +471,8 @@ def _replacement(value: Text, span: Span, holes: Holes) -> Mapped:
 def _routers(node: Node, path: str) -> Iterator[Router]:
     kind, version = node.string("kind"), node.string("apiVersion") or ""
     selector = string_map(node.get("spec", "selector"))
-    if kind == "Service" and version == "v1" and selector:
+    headless = node.string("spec", "clusterIP") == "None"  # its clients choose a pod themselves
+    if kind == "Service" and version == "v1" and selector and not headless:
         yield _service(node, path, selector)
     elif kind == "InferencePool" and version.startswith("inference.networking."):
         labels = node.get("spec", "selector", "matchLabels")

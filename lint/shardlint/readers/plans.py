@@ -35,7 +35,8 @@ from shardlint.readers.edits import (
     Slot,
     SpellingSite,
     Use,
-    use_of,
+    Uses,
+    uses_of,
     words_after,
 )
 from shardlint.readers.yaml_tree import Node, placeholder
@@ -326,7 +327,7 @@ def _says_the_same(plan: ServingPlan, other: ServingPlan) -> bool:
 def finished(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
     """The plans of one file: with ids of their own, and sites that change nothing beside."""
     numbered = tuple(_numbered(plans))
-    uses = tuple(use for at, plan in enumerate(numbered) for use in _uses(at, plan))
+    uses = Uses(use for at, plan in enumerate(numbered) for use in _uses(at, plan))
     return tuple(_guarded(at, plan, uses) for at, plan in enumerate(numbered))
 
 
@@ -340,15 +341,15 @@ def _numbered(plans: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
 
 def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
     for word in plan.argv:
-        if (use := use_of(at, word)) is not None:
-            yield use
+        yield from uses_of(at, word)
     for name, path in BESIDE.items():
         fact = plan.fact(path)
-        places = [fact.origin, *fact.related] if fact.is_known else []
-        yield Use(at, name, tuple(origin.span for origin in places if origin is not None))
+        for origin in (fact.origin, *fact.related) if fact.is_known else ():
+            if origin is not None:
+                yield Use(at, name, origin.span)
 
 
-def _guarded(at: int, plan: ServingPlan, uses: tuple[Use, ...]) -> ServingPlan:
+def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     sites = dict(plan.sites)
     for name in (*EDITABLE, "gpus_per_pod"):
         if (site := sites.get(name)) is not None:

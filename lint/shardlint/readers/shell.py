@@ -37,6 +37,7 @@ class ShellReader:
     """Commands with `vllm serve`, `docker run` and the like."""
 
     name = "shell"
+    look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
         name = source.name.lower()

@@ -81,7 +81,12 @@ class Node:
 
     def pair(self, name: str) -> tuple[Node, Node] | None:
         """Key node and value node of one entry; an entry without a value counts as missing."""
-        for key, value in self.entries():
+        merges = False
+        for key, value in reversed(self.pairs):
+            if key.value == name and key.kind == "scalar" and not key.is_merge:
+                return None if value.is_null else (key, value)
+            merges = merges or key.is_merge
+        for key, value in self.entries() if merges else ():
             if key.value == name and key.kind == "scalar":
                 return None if value.is_null else (key, value)
         return None

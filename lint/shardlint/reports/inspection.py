@@ -144,15 +144,17 @@ def _router(router: Router) -> dict[str, Any]:
 
 
 def _origins(plan: ServingPlan, project: Project) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each known value comes from; a default has no place."""
     for name in FIELDS:
         fact = _effective(plan, name)
         origin = fact.origin
-        if not fact.is_known or origin is None or origin.file not in project.sources:
+        if not fact.is_known:
             continue
-        place = project.sources[origin.file].position(origin.span.start)
-        yield name, {
-            "file": origin.file, "line": place.line, "column": place.column, "how": fact.how,
-        }  # fmt: skip
+        record: dict[str, Any] = {"file": None, "line": None, "column": None, "how": fact.how}
+        if origin is not None and origin.file in project.sources:
+            place = project.sources[origin.file].position(origin.span.start)
+            record |= {"file": origin.file, "line": place.line, "column": place.column}
+        yield name, record
 
 
 # ---------------------------------------------------------------------------------------- text
