@@ -565,7 +565,6 @@ def test_inspect_tells_where_each_value_was_read() -> None:
     assert {"file": "pod.yaml", "line": 8, "column": 67, "how": "stated"} == origins["tp"]
 
 
-@pytest.mark.xfail(strict=True, reason="origins holds only what stands in a file")
 def test_inspect_tells_which_values_are_defaults() -> None:
     write("pod.yaml", POD)
     document = json.loads(run("inspect", "--format", "json", "--origins").stdout)

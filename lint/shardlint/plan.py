@@ -274,9 +274,13 @@ class LayoutFacts:
     executor: Known[str | None] = Known.unset()
 
     def world(self, names: tuple[str, ...] | None = None) -> Known[Layout]:
-        """One `Layout` per world of the named fields; the other fields keep their defaults."""
+        """One `Layout` per world of the named fields; what is not stated keeps its default."""
         names = names or tuple(item.name for item in fields(Layout))
-        facts = [getattr(self, name) for name in names]
+        default = Layout()
+        facts = [
+            getattr(self, name).or_default(Known.of(getattr(default, name), how="defaulted"))
+            for name in names
+        ]
         return combine(lambda *values: Layout(**dict(zip(names, values, strict=True))), *facts)
 
 
@@ -517,8 +521,11 @@ class Engine(Protocol):
         """Every constraint that the known facts allow to state, held or not."""
         ...
 
-    def flag_name(self, field: str, like: str = "") -> str:
-        """The option that sets a layout field; a short one beside the short option `like`."""
+    def flag_name(self, field: str, like: str = "") -> str | None:
+        """The option that sets a layout field, None if the engine has none.
+
+        Short beside the short option `like`.
+        """
         ...
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:

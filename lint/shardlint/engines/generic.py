@@ -64,8 +64,8 @@ class RecognisedEngine:
     ) -> Iterator[Constraint]:
         yield from ()
 
-    def flag_name(self, field: str, like: str = "") -> str:
-        raise LookupError(f"the options of {self.label} are not known")
+    def flag_name(self, field: str, like: str = "") -> str | None:
+        return None
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None

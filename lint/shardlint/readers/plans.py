@@ -197,11 +197,14 @@ def _sites(
         sites[f"flag:{index}"] = SpellingSite(flag)
     if not engine.checked:
         return MappingProxyType(sites)
-    stated = {name: _flag_of(engine, reading, name) for name in EDITABLE}
+    editable = [name for name in EDITABLE if engine.flag_name(name) is not None]
+    stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
     like = (slot.like.written.value or "") if slot and slot.like else ""
     for name, found in stated.items():
-        sites[name] = FlagSite(engine.flag_name(name, like), found, slot)
+        spelling = engine.flag_name(name, like)
+        assert spelling is not None
+        sites[name] = FlagSite(spelling, found, slot)
     return MappingProxyType(sites)
 
 

@@ -91,8 +91,8 @@ class ToyEngine:
                 cures=("tp",),
             )
 
-    def flag_name(self, field: str, like: str = "") -> str:
-        return {"tp": "--shards"}[field]
+    def flag_name(self, field: str, like: str = "") -> str | None:
+        return {"tp": "--shards"}.get(field)
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None
