@@ -108,7 +108,7 @@ class _Service:
             return (text,)
         from shardlint.readers.bash import split_words
 
-        return split_words(text.mapped, text.origin.file)
+        return split_words(text.mapped, text.origin.file, until=";&|<>")
 
     def environment(self, holes: Holes) -> dict[str, Text]:
         """Variables with a value here; a bare name hands on one that is mostly not set."""
