@@ -74,6 +74,13 @@ def test_rule_of_a_plugin_runs_and_has_its_page(installed: Path, folder: Path) -
     assert page.startswith("TOY001 model-not-ours (warning)\n\nThe model is not one that")
 
 
+def test_a_folder_is_searched_for_the_files_of_a_plugins_reader(
+    installed: Path, folder: Path
+) -> None:
+    run = shardlint(installed, folder, "check", ".", "--ignore", "SL904", "--format", "places")
+    assert "serve.toy:2:6 tp-heads-indivisible\n" in run.stdout
+
+
 def test_rule_of_a_plugin_is_silent_where_it_holds(installed: Path, folder: Path) -> None:
     (folder / "serve.sh").write_text("vllm serve Qwen/Qwen2.5-7B-Instruct\n", encoding="utf-8")
     run = shardlint(installed, folder, "check", "serve.sh", "--select", "TOY", "--format", "places")

@@ -156,6 +156,20 @@ def test_all_arguments_of_a_script_are_its_own() -> None:
     assert ("org/m", 8) == (stated(read(text), "model"), stated(read(text), "tp"))
 
 
+@pytest.mark.parametrize("operator", [";", "&&", "|", "> log", "2> log"])
+def test_compose_drops_what_stands_behind_an_operator(operator: str) -> None:
+    text = service(f"command: '--model org/m -tp 2 {operator} -pp 4'")
+    assert (2, ()) == (stated(read(text), "tp"), fact(read(text), "pp").values)
+    text = service("command: '--model org/m -tp 2 --served-model-name \"a|b\" -pp 4'")
+    assert 2 == stated(read(text), "tp")
+    assert 4 == stated(read(text), "pp")
+
+
+def test_a_number_sign_is_a_word() -> None:
+    text = service("command: |\n  org/m\n  --served-model-name # -tp 8\n")
+    assert ["org/m", "--served-model-name", "#", "-tp", "8"] == argv(read(text))
+
+
 # entrypoints
 
 
@@ -241,6 +255,12 @@ def test_the_shell_expands_what_two_dollars_leave() -> None:
     command: bash -c "vllm serve org/m -tp $$TP"
     """)
     assert 8 == stated(read(text), "tp")
+
+
+def test_an_unknown_value_in_a_script_is_unknown() -> None:
+    found = read(service("command: bash -c 'vllm serve org/m -tp \"${TP}\" -pp 2'"))
+    assert "TP is set outside this file" == why(found, "tp")
+    assert (2, None) == (stated(found, "pp"), found.open_ended)
 
 
 def test_an_assumption_covers_only_what_rests_on_it() -> None:

@@ -223,6 +223,10 @@ def test_a_command_of_its_own_is_not_the_images() -> None:
     assert () == plans(pod("command: [sleep, infinity]\nargs: [--model, org/m, -tp, '8']"), FILE)
 
 
+def test_an_empty_command_is_the_images() -> None:
+    assert 8 == stated(read(pod("command: []\nargs: [--model, org/m, -tp, '8']")), "tp")
+
+
 def test_an_item_on_a_line_has_its_place() -> None:
     text = pod("""\
     args:
@@ -320,6 +324,18 @@ def test_branches_that_differ_are_plans_with_ids_of_their_own() -> None:
     assert ["pod.yaml#0:/spec/containers/0", "pod.yaml#0:/spec/containers/0#2"] == [
         item.id for item in found
     ]
+
+
+def test_a_branch_with_an_unknown_size_is_a_plan_of_its_own() -> None:
+    text = pod("""\
+    command: [sh, -c]
+    args:
+    - |
+      if [ -n "$TP" ]; then vllm serve org/m -tp "$TP"; else vllm serve org/m; fi
+    """)
+    first, second = plans(text, FILE)
+    assert why(first, "tp")
+    assert fact(second, "tp").is_unset
 
 
 def test_a_command_that_only_hands_on_its_arguments_is_open() -> None:

@@ -33,6 +33,7 @@ def test_a_script_is_known_by_its_name(name: str) -> None:
         "set -e\n  CUDA_VISIBLE_DEVICES=0,1 exec /opt/bin/vllm serve org/m -tp 2\n",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m -tp 2\n",
         "docker run vllm/vllm-openai org/m -tp 2\n",
+        "sudo nerdctl run vllm/vllm-openai org/m -tp 2\n",
     ],
 )
 def test_a_script_is_known_by_its_text(name: str, text: str) -> None:

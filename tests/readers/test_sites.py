@@ -230,6 +230,11 @@ def test_a_list_with_dashes_of_its_own_lines_is_refused() -> None:
     assert "one item on each line" in refused(plan(text, "pod.yaml"), "pp")
 
 
+def test_a_text_with_old_line_ends_is_refused() -> None:
+    text = HEAD + "args:\r- org/m\r- -tp\r- '8'\r"
+    assert "one item on each line" in refused(plan(text, "pod.yaml"), "pp")
+
+
 COMPOSE = "services:\n  llm:\n    image: vllm/vllm-openai\n"
 
 

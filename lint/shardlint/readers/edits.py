@@ -166,10 +166,10 @@ def _insert_items(
     text = source.text
     line = source.line_span(source.position(item.span.start).line)
     head = re.sub(r"(?:[&!]\S*[ \t]+)+$", "", text[line.start : item.span.start])
-    dash = re.search(r"-[ \t]+$", head)
+    dash = re.fullmatch(r"[ \t-]*?(-[ \t]+)", head)
     if dash is None:
         return Refusal("the list is not written with one item on each line")
-    lead = re.sub(r"[^ \t]", " ", head[: dash.start()]) + dash.group()
+    lead = head[: dash.start(1)].replace("-", " ") + dash.group(1)
     last = item.span.start + len(text[item.span.start : item.span.end].rstrip())
     end = source.line_span(source.position(last).line).end
     written = "".join(f"{_newline(text, end)}{lead}{word}" for word in words)
@@ -282,9 +282,3 @@ def uses_of(plan: int, word: Text) -> Iterator[Use]:
         return
     for origin in word.related:
         yield Use(plan, word, origin.span, part=True)
-
-
-def words_after(words: Sequence[Text], word: Text) -> Iterator[Text]:
-    """The words behind one of them."""
-    at = next((at for at, other in enumerate(words) if other is word), len(words))
-    yield from words[at + 1 :]

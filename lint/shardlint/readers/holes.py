@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from shardlint.known import Text
 from shardlint.source import Mapped, Span
@@ -18,14 +19,19 @@ _HOLE = re.compile(f"[{chr(FIRST)}-{chr(LAST)}]")
 _OWN = "it holds a private-use character"
 
 
+@lru_cache(maxsize=4)
+def _has_own(text: str) -> bool:
+    """In a text with such characters of its own nobody can tell them from holes."""
+    return _HOLE.search(text) is not None
+
+
 class Holes:
     """The holes of one text, why each is one, and the places filled on an assumption."""
 
     def __init__(self, text: str = "") -> None:
         self.reasons: list[str] = []
         self.assumed: list[tuple[Span, str]] = []
-        # In a text with such characters of its own nobody can tell them from holes.
-        self.ambiguous = bool(_HOLE.search(text))
+        self._text = text
 
     def make(self, reason: str, span: Span) -> Mapped:
         self.reasons.append(reason)
@@ -66,7 +72,7 @@ class Holes:
 
     def _reason(self, mark: str) -> str:
         index = ord(mark) - FIRST
-        known = index < len(self.reasons) and not self.ambiguous
+        known = index < len(self.reasons) and not _has_own(self._text)
         return self.reasons[index] if known else _OWN
 
 

@@ -46,7 +46,7 @@ _KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:
 _KEYS_INLINE = re.compile(r"""["'{,][ \t]*["']?(?:kind|containers|command|args)["']?[ \t]*:""")
 
 TEMPLATE = re.compile(
-    r"^\s*\{\{-?\s*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
+    r"^[ \t]*\{\{-?[ \t]*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
 )
 
 SUPPRESS = "shardlint/ignore"
@@ -205,7 +205,6 @@ def _container(
     holes = Holes(node.source.text)
     env = environment(node, holes)
     command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
-    complete = node.get("command") is not None
     image = node.get("image")
     host = _host(owner, spec, node, path, context)
     started = processes((*command, *args), env, _argv_origin(node))
@@ -220,7 +219,7 @@ def _container(
             argv=holes.restore(process.argv),
             image=_image(image, holes),
             env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
-            argv_complete=complete or process.of_script,
+            argv_complete=bool(command) or process.of_script,
         )
         plan = plan_of(launch, host, context)
         if plan is not None:
@@ -251,25 +250,30 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
 
 def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
     """With --nnodes, the pods of one StatefulSet are the nodes of one engine."""
-    asked = plan.layout.nnodes
-    if kind == "StatefulSet" and not asked.is_known and not asked.is_unset:
-        why = f"how many pods one engine has is not decided: {asked.reason}"
-        unknown: Known[int] = Known.unknown(why, plan.fleet.replicas.origin)
-        return replace(plan, fleet=replace(plan.fleet, replicas=unknown))
-    nodes = asked.only
-    if not nodes or nodes < 2:
-        return plan
-    pods = replace(plan.placement, pods_per_group=plan.layout.nnodes)
-    replicas = plan.fleet.replicas
-    if kind == "StatefulSet" and (count := replicas.only) is not None:
-        whole = count % nodes == 0
-        why = f"{count} pods are no groups of {nodes}"
-        replicas = (
-            replicas.map(lambda count: count // nodes)
-            if whole
-            else Known.unknown(why, replicas.origin)
-        )
-    return replace(plan, placement=pods, fleet=replace(plan.fleet, replicas=replicas))
+    asked, fleet = plan.layout.nnodes, plan.fleet
+    if kind == "StatefulSet":
+        fleet = replace(fleet, replicas=_groups(fleet.replicas, asked))
+    if (asked.only or 1) < 2:
+        return replace(plan, fleet=fleet)
+    return replace(plan, fleet=fleet, placement=replace(plan.placement, pods_per_group=asked))
+
+
+def _groups(pods: Known[int], size: Known[int]) -> Known[int]:
+    """How many engines of `size` pods there are, if that comes out even."""
+    if size.is_unset or pods.only is None:
+        return pods
+    count, nodes = pods.only, size.only
+    if nodes is None:
+        why = f"how many pods one engine has is not decided: {size.reason}"
+        return Known.unknown(why, pods.origin)
+    if nodes < 2:
+        return pods
+    even = pods.map(lambda count: count // nodes)
+    return (
+        Known.unknown(f"{count} pods are no groups of {nodes}", pods.origin)
+        if count % nodes
+        else even
+    )
 
 
 # ----------------------------------------------------------------------- what surrounds a container
@@ -431,38 +435,39 @@ def expanded(text: Text, env: Mapping[str, Text], holes: Holes) -> Text:
     if mapped is None or "$" not in mapped.text:
         return text
     parts: list[Mapped] = []
-    related: list[Origin] = []
     used: list[Text] = []
     at = 0
     for match in _REFERENCE.finditer(mapped.text):
         value = env.get(match.group(1) or "")
-        if match.group() == "$$":
-            replacement = mapped.cut(match.start(), match.start() + 1)
-        elif value is None:
-            continue
-        else:
+        if value is not None:
             used.append(value)
-            related.append(value.place)
             replacement = _replacement(value, mapped.span(match.start(), match.end()), holes)
+        elif match.group() == "$$":
+            replacement = mapped.cut(match.start(), match.start() + 1)
+        else:
+            continue
         parts += mapped.cut(at, match.start()), replacement
         at = match.end()
-    if not parts:
-        return text
-    parts.append(mapped.cut(at))
-    if sum(len(part) for part in parts) > MOST_CHARACTERS:
-        return Text.unknown(text.origin, f"expands to more than {MOST_CHARACTERS:,} characters")
-    joined = concat(parts)
-    alone = len(used) == 1 and at == len(mapped) and sum(len(part) for part in parts[:-2]) == 0
-    definition = used[0].editable if alone else None
-    if used:
-        joined = replace(joined, literal=False)
-    return Text(joined, text.origin, None, tuple(related), definition)
+    return _joined(text, [*parts, mapped.cut(at)], used) if parts else text
 
 
 def _replacement(value: Text, span: Span, holes: Holes) -> Mapped:
     if value.value is None:
         return holes.make(value.reason or "unresolved", span)
     return Mapped.all_at(value.value, span)
+
+
+def _joined(text: Text, parts: list[Mapped], used: list[Text]) -> Text:
+    """The text with its variables replaced; nothing but one variable is edited where that is."""
+    if sum(len(part) for part in parts) > MOST_CHARACTERS:
+        return Text.unknown(text.origin, f"expands to more than {MOST_CHARACTERS:,} characters")
+    joined = concat(parts)
+    if not used:
+        return replace(text, mapped=joined)
+    alone = len(used) == 1 and sum(len(part) for part in parts) == len(used[0].mapped or " ")
+    definition = used[0].editable if alone else None
+    related = tuple(value.place for value in used)
+    return Text(replace(joined, literal=False), text.origin, None, related, definition)
 
 
 # ------------------------------------------------------------------------------------ routers

@@ -37,7 +37,6 @@ from shardlint.readers.edits import (
     Use,
     Uses,
     uses_of,
-    words_after,
 )
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -212,17 +211,22 @@ def _slot(
     stated: Sequence[Flag], reading: Reading, argv: Sequence[Text], host: Host
 ) -> Slot | None:
     """Where another option can stand: behind a related one, else behind the last that fits."""
+    places = {id(word): at for at, word in enumerate(argv)}
     for flag in (*stated, *reversed(reading.flags)):
-        apart = flag.value is not None and any(flag.value is word for word in argv)
-        last = flag.value if apart and flag.value is not None else flag.written
-        following = next(words_after(argv, last), None)
-        ends = following is None or following.many or (following.value or "").startswith("-")
-        whole = flag.problem is None or flag.value is not None
-        if last.mapped is not None and ends and whole:
+        last = flag.written
+        if flag.value is not None and id(flag.value) in places:
+            last = flag.value
+        fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
+        if fits and _ends(argv[places.get(id(last), len(argv)) + 1 :][:1]):
             return Slot(host.source, last, flag, host.nodes)
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
         return Slot(host.source, argv[-1], None, host.nodes)
     return None
+
+
+def _ends(following: Sequence[Text]) -> bool:
+    """The values of an option end before these words."""
+    return all(word.many or (word.value or "").startswith("-") for word in following)
 
 
 def _flag_of(engine: Engine, reading: Reading, field: str) -> Flag | None:
@@ -297,14 +301,16 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
 
 def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
     """Plans of one host without those that say the same: branches of one start script."""
-    groups: list[list[ServingPlan]] = []
+    groups: dict[object, list[ServingPlan]] = {}
     for plan in plans:
-        group = next((group for group in groups if _says_the_same(plan, group[0])), None)
-        if group is None:
-            groups.append([plan])
-        else:
-            group.append(plan)
-    return tuple(_of_branches(group) for group in groups)
+        groups.setdefault(_says(plan), []).append(plan)
+    return tuple(_of_branches(group) for group in groups.values())
+
+
+def _says(plan: ServingPlan) -> object:
+    layout = [getattr(plan.layout, name) for name in LayoutFacts.__dataclass_fields__]
+    facts = tuple((fact.values, fact.is_unset) for fact in (plan.model, *layout))
+    return plan.engine, facts
 
 
 def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:
@@ -315,13 +321,6 @@ def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:
     joint = {name: JointSite(tuple(plan.sites[name] for plan in group)) for name in EDITABLE
              if all(name in plan.sites for plan in group)}  # fmt: skip
     return replace(first, sites=MappingProxyType({**first.sites, **joint}))
-
-
-def _says_the_same(plan: ServingPlan, other: ServingPlan) -> bool:
-    facts = [(name, getattr(plan.layout, name), getattr(other.layout, name))
-             for name in LayoutFacts.__dataclass_fields__]  # fmt: skip
-    same = plan.engine == other.engine and plan.model.values == other.model.values
-    return same and all(one.values == two.values for _, one, two in facts)
 
 
 # ------------------------------------------------------------------------- the plans of a file

@@ -26,8 +26,9 @@ from shardlint.source import Mapped, Origin, Source, Span
 NAMES = (".sh", ".bash", ".zsh", ".ksh")
 SHEBANG = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
 COMMAND = re.compile(
-    r"^[ \t]*(?:[A-Za-z_]\w*=\S*[ \t]+)*(?:exec |nohup |sudo |uv run )*"
-    r"(?:\S*/)?(?:vllm serve|python[\d.]* -m |docker run|podman run|trtllm-serve|sglang serve)",
+    r"^[ \t]*(?:[A-Za-z_]\w*=\S*[ \t]+)*(?:exec |nohup |sudo |uv run )*(?:\S*/)?"
+    r"(?:vllm serve|python[\d.]* -m |(?:docker|podman|nerdctl) run|trtllm-serve|sglang serve|"
+    r"lmdeploy serve|text-generation-launcher|llama-server|ollama serve)",
     re.MULTILINE,
 )
 OTHER_TEXTS = (".py", ".md", ".rst", ".yaml", ".yml", ".json", ".toml", ".ipynb", ".html")

@@ -34,6 +34,7 @@ class TokenSite:
 
 class ToyReader:
     name = "toy"
+    look: bytes | None = b"model = "
 
     def accepts(self, source: Source) -> bool:
         return source.name.endswith(".toy")
