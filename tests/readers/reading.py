@@ -6,13 +6,33 @@ from functools import cache
 from textwrap import dedent, indent
 from typing import Any
 
+from conftest import SHARED
 from harness import setup
+from ruamel.yaml import YAML
 from shardlint.known import Known
 from shardlint.plan import Refusal, Router, ServingPlan
 from shardlint.plugins import Finding
 from shardlint.project import Project, Setup
 from shardlint.reports.inspection import FIELDS
 from shardlint.source import Origin, apply
+
+KINDS = ("k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell")
+EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
+
+
+@cache
+def corpus() -> tuple[str, ...]:
+    """Real manifests of the kinds that these readers read; none without the shared folder."""
+    index = SHARED / "corpus" / "index.yaml"
+    if not index.is_file():
+        return ()
+    rows = YAML(typ="safe").load(index.read_text(encoding="utf-8"))["files"]
+    return tuple(row["file"] for row in rows if row["kind"] in KINDS)
+
+
+@cache
+def text_of(name: str) -> str:
+    return (SHARED / "corpus" / name).read_bytes().decode("utf-8")
 
 
 @cache

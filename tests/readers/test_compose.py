@@ -229,7 +229,8 @@ def test_variables_are_interpolated(written: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["$A", "${A}", "${A:?say which}", "${A?}", "${A:+m}", "${A+m}", "${A:-${B}}"]
+    "written",
+    ["$A", "${A}", "${A:?say which}", "${A?}", "${A:+m}", "${A+m}", "${A:-${B}}", "${A:-m", "${1}"],
 )
 def test_a_variable_without_a_default_is_unknown(written: str) -> None:
     text = service(f"command: [--model, 'org/{written}', -tp, '2']")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from readers.reading import project
-from readers.test_sites import EDITABLE, corpus
+from readers.reading import EDITABLE, corpus, project, text_of
 from shardlint.linter import lint
 from shardlint.plan import Refusal
 from shardlint.readers.yaml_tree import Node, documents
@@ -57,11 +55,6 @@ VALUES = (
     "[{a: b}]", "[null]", "{name: x, value: y, valueFrom: {}}", "{<<: {a: b}}", "{<<: 5}", "*a",
     "!!binary aa", "!!int x", "{{ .Values.x }}", "${X:-${Y}}", "$(X)", "&a [*a]",
 )  # fmt: skip
-
-
-@cache
-def text_of(name: str) -> str:
-    return (SHARED / "corpus" / name).read_bytes().decode("utf-8")
 
 
 @cache
@@ -162,6 +155,7 @@ def test_rubbish_is_survived(name: str, parts: list[str]) -> None:
         "services: {a: {command: '" + "${A:-" * 5_000 + "}" * 5_000 + "'}}\n",
         "services: {a: {image: vllm/vllm-openai, command: '" + "x " * 50_000 + "'}}\n",
         "services: {a: {image: vllm/vllm-openai, command: '" + "$$ " * 20_000 + "'}}\n",
+        "services: {a: {image: vllm/vllm-openai, command: '" + "${A:-1} " * 20_000 + "'}}\n",
         "#!/bin/sh\n" + "vllm serve m -tp 8\n" * 3_000,
     ],
 )

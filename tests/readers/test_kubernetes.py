@@ -474,6 +474,13 @@ def test_private_use_characters_of_the_file_are_not_taken_for_holes() -> None:
     assert 2 == stated(read(text), "tp")
 
 
+def test_variables_that_multiply_are_not_expanded_for_ever() -> None:
+    rows = ["{name: A0, value: 'xxxxxxxxxx'}"]
+    rows += [f"{{name: A{n}, value: '{f'$(A{n - 1})' * 10}'}}" for n in range(1, 30)]
+    found = read(pod(env(*rows) + "args: [--model, org/m, -tp, $(A29)]"))
+    assert "expands to more than" in (why(found, "tp") or "")
+
+
 def test_a_mistyped_value_of_a_variable_is_unknown() -> None:
     text = pod(env("{name: TP, value: {a: b}}") + "args: [org/m, -tp, $(TP)]")
     assert "a map where a scalar is expected" == why(read(text), "tp")

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from readers.reading import block, edited, plan, project, refused
-from ruamel.yaml import YAML
+from readers.reading import EDITABLE, block, corpus, edited, plan, project, refused, text_of
 from shardlint.plan import Refusal, ServingPlan
 from shardlint.reports.inspection import FIELDS
 from shardlint.source import Edit, apply
-
-KINDS = ("k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell")
-EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
-
 
 # ------------------------------------------------------------------------ what must hold
 
@@ -61,21 +54,10 @@ def check_site(text: str, name: str, index: int, field: str, value: int) -> str 
 # -------------------------------------------------------------------------- real manifests
 
 
-@cache
-def corpus() -> tuple[str, ...]:
-    index = SHARED / "corpus" / "index.yaml"
-    if not index.is_file():
-        return ()
-    rows = YAML(typ="safe").load(index.read_text(encoding="utf-8"))["files"]
-    return tuple(row["file"] for row in rows if row["kind"] in KINDS)
-
-
 @pytest.mark.parametrize("name", corpus())
 @pytest.mark.parametrize("value", [1, 16])
-def test_a_site_of_a_real_manifest_changes_its_fact_alone(
-    name: str, value: int, shared: Path
-) -> None:
-    text = (shared / "corpus" / name).read_bytes().decode("utf-8")
+def test_a_site_of_a_real_manifest_changes_its_fact_alone(name: str, value: int) -> None:
+    text = text_of(name)
     for index, _ in enumerate(project(text, name).plans):
         for field in EDITABLE:
             check_site(text, name, index, field, value)
@@ -83,10 +65,11 @@ def test_a_site_of_a_real_manifest_changes_its_fact_alone(
 
 def test_nearly_every_layout_of_a_real_manifest_can_be_set(shared: Path) -> None:
     """Where nothing can be written there is nothing to fix."""
+    assert shared.is_dir()
     refusals = []
     count = 0
     for name in corpus():
-        text = (shared / "corpus" / name).read_bytes().decode("utf-8")
+        text = text_of(name)
         for index, each in enumerate(project(text, name).plans):
             if each.engine == "vllm":
                 found = [check_site(text, name, index, field, 16) for field in EDITABLE[:3]]

@@ -18,7 +18,7 @@ from shardlint.readers.kubernetes import read_yaml, yaml_like
 from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
-from shardlint.source import Mapped, Origin, Source
+from shardlint.source import Mapped, Origin, Source, Span
 
 _SERVICES = re.compile(r"services[\"']?[ \t]*:")
 
@@ -266,9 +266,12 @@ def _read(node: Node, holes: Holes) -> Text:
 
 # ------------------------------------------------------------------------------ interpolation
 
-_VARIABLE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{)")
+_VARIABLE = re.compile(r"\$(?:\$|([A-Za-z_]\w*)|\{)")
 _ALONE = re.compile(r"\$\{[A-Za-z_]\w*:?-([^${}]+)\}")
-_BRACED = re.compile(r"([A-Za-z_]\w*)(?:(:?[-?+])(.*))?$", re.DOTALL)
+_BRACED = re.compile(r"([A-Za-z_]\w*)(?:(:?[-?+])(.*))?", re.DOTALL)
+
+DEEPEST = 5
+"""Defaults inside defaults that are read."""
 
 
 def interpolated(text: Text, holes: Holes) -> Text:
@@ -279,8 +282,19 @@ def interpolated(text: Text, holes: Holes) -> Text:
     mapped = text.mapped
     if mapped is None or "$" not in mapped.text:
         return text
-    joined = _interpolate(mapped, holes, depth=5)
-    return Text(joined, text.origin, None, (), _default(text))
+    parts: list[Mapped] = []
+    at = 0
+    for start, end, inner in _variables(mapped.text):
+        parts.append(mapped.cut(at, start))
+        if inner is None:
+            parts.append(mapped.cut(start, start + 1))
+        else:
+            use = mapped.span(start, end)
+            parts.append(Mapped.all_at(_value(inner, use, holes, DEEPEST), use))
+        at = end
+    joined = concat([*parts, mapped.cut(at)])
+    mapped = replace(joined, literal=False) if at else joined
+    return Text(mapped, text.origin, None, (), _default(text))
 
 
 def _default(text: Text) -> Origin | None:
@@ -292,28 +306,20 @@ def _default(text: Text) -> Origin | None:
     return Origin(text.origin.file, mapped.span(*match.span(1)))
 
 
-def _interpolate(mapped: Mapped, holes: Holes, depth: int) -> Mapped:
-    parts: list[Mapped] = []
+def _variables(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Start, end and inside of every use of a variable; two dollars have no inside."""
     at = 0
-    while match := _VARIABLE.search(mapped.text, at):
-        parts.append(mapped.cut(at, match.start()))
-        if match.group(1):
-            parts.append(replace(mapped.cut(match.start(), match.start() + 1), literal=False))
-            at = match.end()
-            continue
-        end = match.end() if match.group(2) else _closing(mapped.text, match.end())
-        inner = (
-            mapped.cut(match.start(2), end) if match.group(2) else mapped.cut(match.end(), end - 1)
-        )
-        use = mapped.cut(match.start(), end)
-        parts.append(_value(inner, use, holes, depth))
-        at = end
-    joined = concat([*parts, mapped.cut(at)])
-    return joined if at == 0 else replace(joined, literal=False)
+    while match := _VARIABLE.search(text, at):
+        at = match.end()
+        inner = match.group(1)
+        if match.group() == "${":
+            at = _closing(text, at)
+            inner = text[match.end() : at - 1] if text[at - 1] == "}" else ""
+        yield match.start(), at, inner
 
 
 def _closing(text: str, at: int) -> int:
-    """Index after the brace that closes one opened before `at`."""
+    """Index behind the brace that closes one opened before `at`, else the end."""
     depth = 1
     while at < len(text) and depth:
         depth += {"{": 1, "}": -1}.get(text[at], 0)
@@ -321,11 +327,15 @@ def _closing(text: str, at: int) -> int:
     return at
 
 
-def _value(inner: Mapped, use: Mapped, holes: Holes, depth: int) -> Mapped:
-    match = _BRACED.match(inner.text)
-    name, operator = (match.group(1), match.group(2)) if match else (inner.text, None)
-    if match is None or operator not in (":-", "-") or depth == 0:
-        return holes.make(f"{name} is set outside this file", use.span())
-    holes.assume(f"{name} is not set", use.span())
-    default = _interpolate(inner.cut(match.start(3)), holes, depth - 1)
-    return Mapped.all_at(default.text, use.span()) if default.text else default
+def _value(inner: str, use: Span, holes: Holes, depth: int) -> str:
+    """What stands for a variable that is used at a place."""
+    match = _BRACED.fullmatch(inner)
+    if match is None or match.group(2) not in (":-", "-") or depth == 0:
+        name = match.group(1) if match else inner or "a variable"
+        return holes.make(f"{name} is set outside this file", use).text
+    holes.assume(f"{match.group(1)} is not set", use)
+    default, parts, at = match.group(3), list[str](), 0
+    for start, end, nested in _variables(default):
+        parts += default[at:start], "$" if nested is None else _value(nested, use, holes, depth - 1)
+        at = end
+    return "".join([*parts, default[at:]])

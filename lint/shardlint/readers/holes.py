@@ -7,7 +7,8 @@ in a script a bare word that is nothing but a hole can be any number of words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -39,8 +40,8 @@ class Holes:
         return Mapped.all_at(mark, span)
 
     def assume(self, sentence: str, span: Span) -> None:
-        """What is read at this place rests on the sentence."""
-        self.assumed.append((span, sentence))
+        """What is read at this place rests on the sentence; two such places never overlap."""
+        insort(self.assumed, (span, sentence))
 
     def restore(self, words: Iterable[Text]) -> tuple[Text, ...]:
         return tuple(self.restored(word) for word in words)
@@ -57,13 +58,17 @@ class Holes:
 
     def _resting(self, word: Text) -> Text:
         """The word with the assumptions of the places that it was read from."""
-        found = {
-            sentence
-            for span, sentence in self.assumed
-            for place in (word.origin.span, *(origin.span for origin in word.related))
-            if span.start < place.end and place.start < span.end
-        }
+        places = (word.origin.span, *(origin.span for origin in word.related))
+        found = frozenset(sentence for place in places for sentence in self._at(place))
         return replace(word, assumes=word.assumes | found) if found else word
+
+    def _at(self, place: Span) -> Iterator[str]:
+        first = bisect_right(self.assumed, place.start, key=lambda row: row[0].end)
+        for at in range(first, len(self.assumed)):
+            span, sentence = self.assumed[at]
+            if span.start >= place.end:
+                return
+            yield sentence
 
     def item(self, text: Text) -> Text:
         """An item of a list, which stays one word: unknown at once if it is nothing but a hole."""

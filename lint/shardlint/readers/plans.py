@@ -216,8 +216,9 @@ def _slot(
         last = flag.written
         if flag.value is not None and id(flag.value) in places:
             last = flag.value
+        at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
-        if fits and _ends(argv[places.get(id(last), len(argv)) + 1 :][:1]):
+        if fits and _ends(argv[at + 1 : at + 2]):
             return Slot(host.source, last, flag, host.nodes)
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
         return Slot(host.source, argv[-1], None, host.nodes)
