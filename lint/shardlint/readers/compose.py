@@ -14,8 +14,8 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import given_devices, listed_devices, size, variable
 from shardlint.readers.edits import RefusedSite, TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.kubernetes import read_yaml, yaml_like
 from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
+from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source, Span

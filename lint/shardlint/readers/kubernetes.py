@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Case, Known, Text
 from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan, Site
-from shardlint.plugins import Problem, ReadContext, ReadResult
+from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
-from shardlint.readers.yaml_tree import Node, YamlError, documents, integer, placeholder
+from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source, Span
 
@@ -45,45 +44,7 @@ UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.c
 _KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:""", re.MULTILINE)
 _KEYS_INLINE = re.compile(r"""["'{,][ \t]*["']?(?:kind|containers|command|args)["']?[ \t]*:""")
 
-TEMPLATE = re.compile(
-    r"^[ \t]*\{\{-?[ \t]*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
-)
-
 SUPPRESS = "shardlint/ignore"
-
-
-YAML_NAMES = (".yaml", ".yml", ".json")
-UNTELLING = ("", ".tpl", ".tmpl", ".template", ".example", ".sample", ".dist")
-_MANIFEST = re.compile(r"""["'](apiVersion|services)["'][ \t]*:""")
-_TOP_KEYS = re.compile(r"\A\s*\{|^(apiVersion|services|containers|command|args):", re.MULTILINE)
-
-
-@lru_cache(maxsize=4)
-def _documents(source: Source) -> tuple[Node, ...]:
-    return tuple(documents(source))
-
-
-def yaml_like(source: Source) -> bool:
-    """YAML or JSON by its name; without a telling name, by a first look at the text."""
-    suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
-    if suffix in YAML_NAMES:
-        return True
-    return suffix in UNTELLING and _TOP_KEYS.search(source.text[:4000]) is not None
-
-
-def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:
-    """The documents, or a result that says why there are none."""
-    if TEMPLATE.search(source.text):
-        return (), ReadResult(skipped="a Go template")
-    try:
-        return _documents(source), None
-    except YamlError as error:
-        if "{{" in source.text or "{%" in source.text:
-            return (), ReadResult(skipped="a template")
-        if source.name.lower().endswith(".json") and not _MANIFEST.search(source.text):
-            return (), ReadResult(skipped="not JSON, and no manifest by its keys")
-        problem = Problem(Origin(source.name, error.span), str(error))
-        return (), ReadResult(problems=(problem,))
 
 
 class KubernetesReader:
