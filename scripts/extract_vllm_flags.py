@@ -8,8 +8,9 @@ imported or run. Source that this script cannot follow is an error, never a flag
     python scripts/extract_vllm_flags.py --check DIR...   exit 1 if the table on disk differs
                                                           (2: the source cannot be followed)
 
-DIR is an unpacked sdist or wheel: it holds `vllm/` next to PKG-INFO or a *.dist-info. With several
-releases, one flag has one record for each run of releases in which nothing about it changed.
+DIR is an unpacked sdist or wheel: it holds `vllm/` next to PKG-INFO or a *.dist-info. One flag has
+one record for each run of releases in which it takes the same words; what else changed within the
+run is in the record's `earlier`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -28,11 +29,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "lint/shardlint/engines/data/vllm_flags.json"
-REVIEWED = ROOT / "scripts/vllm_removed_flags.json"
+REVIEWED = ROOT / "scripts/vllm_replaced_flags.json"
 SUPPORTED = {"first": "0.6.0", "last": "0.33.0"}
 SOURCE = (
     "vLLM packages on PyPI, read by scripts/extract_vllm_flags.py; "
-    "removed flags: scripts/vllm_removed_flags.json"
+    "what replaces a removed flag: scripts/vllm_replaced_flags.json"
 )
 
 FIELDS = {  # what shardlint calls the flags that it reads
@@ -75,6 +76,7 @@ FIELDS = {  # what shardlint calls the flags that it reads
     "--hf-overrides": "hf_overrides",
     "--load-format": "load_format",
 }
+NO_MODEL_OPTION = "instead of via the `--model` option"
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
 
 Record = dict[str, Any]
@@ -288,7 +290,8 @@ class Annotations:
             return (Hint(name),)
         match self.package.find(module, name):
             case (Module() as home, ast.ClassDef() as node):
-                return (Hint(_class_kind(Definition(home, node))),)
+                kind = _class_kind(Definition(home, node))
+                return (Hint("other" if kind == "enum" else kind),)
             case (Module() as home, ast.expr() as alias):
                 return self.hints(alias, home)
         return (Hint("other"),)
@@ -306,9 +309,11 @@ def _class_kind(definition: Definition) -> str:
     decorators = (d.func if isinstance(d, ast.Call) else d for d in definition.node.decorator_list)
     if {"config", "dataclass"} & {_dotted(d).rpartition(".")[2] for d in decorators}:
         return "dataclass"
-    bases = _bases(definition)
-    is_dict = any(_dotted(getattr(base, "value", base)) == "dict" for base in bases)
-    return "dict" if is_dict else "other"
+    given = _bases(definition)
+    bases = {_dotted(base.value if isinstance(base, ast.Subscript) else base) for base in given}
+    if bases & {"Enum", "enum.Enum", "StrEnum", "enum.StrEnum"}:
+        return "enum"
+    return "dict" if "dict" in bases else "other"
 
 
 def _bases(definition: Definition) -> list[ast.expr]:
@@ -320,30 +325,56 @@ def _bases(definition: Definition) -> list[ast.expr]:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a release's `get_kwargs` does by name rather than by type."""
+    """What a release's `get_kwargs` does its own way."""
 
     human_ints: frozenset[str]
     optional_value: bool  # bool | str | None is a flag with an optional value
+    open_literals: bool  # Literal | str names its values and takes any other
+    none_is_a_choice: bool  # an optional Literal takes the word None
+    dataclasses: bool  # a config class is read as JSON
+    dict_or_text: bool  # dict | str takes any word
 
     @classmethod
     def of(cls, module: Module) -> Rules:
-        function = module.names.get("_compute_kwargs") or module.names.get("get_kwargs")
-        nodes = list(ast.walk(function)) if function else []
-        sets = [node for node in nodes if isinstance(node, ast.Set)]
-        constants = [item for found in sets for item in found.elts]
-        constants += [item for node in nodes for item in _compared_to_name(node)]
-        named = {c.value for c in constants if isinstance(c, ast.Constant)}
-        marks = any(isinstance(node, ast.Constant) and node.value == "?" for node in nodes)
-        return cls(frozenset(map(str, named)), marks)
+        helpers = [node for node in module.names.values() if isinstance(node, ast.FunctionDef)]
+        nodes = [node for helper in helpers for node in ast.walk(helper)]
+        words = {node.value for node in nodes if isinstance(node, ast.Constant)}
+        called = {_dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+        return cls(
+            human_ints=_human_ints(module),
+            optional_value="?" in words,
+            open_literals="metavar" in words,
+            none_is_a_choice=any(map(_appends_none, nodes)),
+            dataclasses="is_dataclass" in called,
+            dict_or_text="union_dict_and_str" in module.names,
+        )
+
+
+def _human_ints(module: Module) -> frozenset[str]:
+    """The names that `get_kwargs` compares to, and those in the sets that it looks into."""
+    function = module.names.get("_compute_kwargs") or module.names.get("get_kwargs")
+    nodes = list(ast.walk(function)) if function else []
+    items = [item for node in nodes if isinstance(node, ast.Set) for item in node.elts]
+    items += [item for node in nodes for item in _compared_to_name(node)]
+    return frozenset(str(item.value) for item in items if isinstance(item, ast.Constant))
 
 
 def _compared_to_name(node: ast.AST) -> list[ast.expr]:
     match node:
+        case ast.Compare(left=ast.Name(id="name"), ops=[ast.Eq()], comparators=[right]):
+            return [right]
         case ast.Compare(
-            left=ast.Name(id="name"), ops=[ast.Eq()], comparators=[ast.Constant() as c]
+            left=ast.Name(id="name"), ops=[ast.In()], comparators=[ast.Tuple(elts=items)]
         ):
-            return [c]
+            return items
     return []
+
+
+def _appends_none(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Constant(value=None)]):
+            return True
+    return False
 
 
 def type_keywords(name: str, hints: tuple[Hint, ...], rules: Rules) -> dict[str, Any]:
@@ -352,7 +383,7 @@ def type_keywords(name: str, hints: tuple[Hint, ...], rules: Rules) -> dict[str,
     keywords = _from_kinds(name, kinds, hints, rules)
     if "none" in kinds and "bool" not in kinds:
         keywords["type"] = OptionalType(keywords["type"])
-        if "choices" in keywords:
+        if "choices" in keywords and rules.none_is_a_choice:
             keywords["choices"].append(None)
     return keywords
 
@@ -360,14 +391,15 @@ def type_keywords(name: str, hints: tuple[Hint, ...], rules: Rules) -> dict[str,
 def _from_kinds(
     name: str, kinds: set[str], hints: tuple[Hint, ...], rules: Rules
 ) -> dict[str, Any]:
-    if "dataclass" in kinds:
+    if "dataclass" in kinds and rules.dataclasses:
         return {"type": Symbol("json.loads")}
     if kinds == {"bool", "str", "none"} and rules.optional_value:
         return {"type": Symbol("str"), "nargs": "?"}
     if "bool" in kinds:
         return {"action": Symbol("BooleanOptionalAction")}
     if "literal" in kinds:
-        return _literal_keywords(hints, "metavar" if "str" in kinds else "choices")
+        is_open = rules.open_literals and "str" in kinds
+        return _literal_keywords(hints, "metavar" if is_open else "choices")
     for kind in ("tuple", "list", "set"):
         if kind in kinds:
             return _collection_keywords(next(hint for hint in hints if hint.kind == kind))
@@ -375,8 +407,9 @@ def _from_kinds(
 
 
 def _literal_keywords(hints: Iterable[Hint], key: str) -> dict[str, Any]:
-    hint = next(hint for hint in hints if hint.kind == "literal")
-    return {"type": Symbol(type(hint.values[0]).__name__), key: sorted(hint.values)}
+    """All values of a union of literals: releases before 0.9 picked one of them by its hash."""
+    values = {value for hint in hints if hint.kind == "literal" for value in hint.values}
+    return {"type": Symbol(type(min(values)).__name__), key: sorted(values)}
 
 
 def _collection_keywords(hint: Hint) -> dict[str, Any]:
@@ -394,8 +427,8 @@ def _scalar(name: str, kinds: set[str], rules: Rules) -> str:
     if "float" in kinds:
         return "float"
     if "dict" in kinds:  # a string beside the dict is passed on as it stands
-        return "str" if "str" in kinds else "json.loads"
-    return "str" if kinds & {"str", "other"} else "unsupported"
+        return "str" if "str" in kinds and rules.dict_or_text else "json.loads"
+    return "str" if kinds & {"str", "other", "dataclass"} else "unsupported"
 
 
 # ---------------------------------------------------------------- the interpreter
@@ -403,9 +436,10 @@ def _scalar(name: str, kinds: set[str], rules: Rules) -> str:
 
 @dataclass
 class Parser:
-    """Stands in for argparse: every group and subparser is the same list of calls."""
+    """Stands in for argparse: every group of a parser is the same list of calls."""
 
     calls: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
+    subparsers: dict[str, Parser] = field(default_factory=dict)
 
 
 @dataclass
@@ -433,6 +467,7 @@ class Interpreter:
         self.annotations = Annotations(package)
         self.arg_utils = package.require("vllm.engine.arg_utils")
         self.rules = Rules.of(self.arg_utils)
+        self.root = Parser()
 
     # expressions
 
@@ -465,6 +500,8 @@ class Interpreter:
         base = self.value(node.value, scope)
         if isinstance(base, Definition):
             return self.class_value(base, node.attr)
+        if isinstance(base, str) and node.attr == "value":
+            return base  # a member of an enum stands for its value
         return Symbol(f"{base.name}.{node.attr}") if isinstance(base, Symbol) else UNKNOWN
 
     def eval_subscript(self, node: ast.Subscript, scope: Scope) -> Any:
@@ -472,10 +509,35 @@ class Interpreter:
         return base[key] if isinstance(base, dict) and isinstance(key, str) else UNKNOWN
 
     def eval_list(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Any:
-        items = [self.value(item, scope) for item in node.elts]
+        items: list[Any] = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                items += self._items(item.value, scope)
+            else:
+                items.append(self.value(item, scope))
         return UNKNOWN if UNKNOWN in items else items
 
     eval_tuple = eval_set = eval_list
+
+    def eval_listcomp(self, node: ast.ListComp, scope: Scope) -> Any:
+        match node.generators:
+            case [ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])]:
+                inner = [replace(scope, names={**scope.names, name: item})
+                         for item in self._items(source, scope)]  # fmt: skip
+                items = [self.value(node.elt, one) for one in inner]
+                return UNKNOWN if UNKNOWN in items else items
+        return UNKNOWN
+
+    def _items(self, node: ast.expr, scope: Scope) -> list[Any]:
+        """What iterating gives; one unknown item if the source does not tell."""
+        match self.value(node, scope):
+            case list() as items:
+                return items
+            case dict() as items:
+                return list(items)
+            case Definition() as made if _class_kind(made) == "enum":
+                return [self.class_value(made, name) for name in _class_names(made)]
+        return [UNKNOWN]
 
     def eval_dict(self, node: ast.Dict, scope: Scope) -> Any:
         made: dict[Any, Any] = {}
@@ -535,6 +597,8 @@ class Interpreter:
 
     def _function(self, function: Any, node: ast.Call, scope: Scope) -> Any:
         name = getattr(function, "name", "").rpartition(".")[2]
+        if name == "FlexibleArgumentParser":
+            return self.root
         if name == "get_kwargs":
             return self.keywords(self.value(node.args[0], scope))
         if name in {"optional_type", "parse_type"}:
@@ -545,6 +609,9 @@ class Interpreter:
             )
         if name in {"Field", "field"}:
             return self._field_default(node, scope)
+        if name == "list" and node.args:
+            items = self._items(node.args[0], scope)
+            return items if items and UNKNOWN not in items else UNKNOWN  # empty: filled later
         args = [self.value(arg, scope) for arg in node.args]
         if isinstance(function, Definition) and _has_parser(args):
             return self.run(function, args)
@@ -580,6 +647,8 @@ class Interpreter:
     def _parser_method(self, parser: Parser, name: str, node: ast.Call, scope: Scope) -> Any:
         if name == "add_argument":
             parser.calls.append((self._names(node, scope), self._keywords(node, scope)))
+        if name == "add_parser":
+            return parser.subparsers.setdefault(self.value(node.args[0], scope), Parser())
         return parser if name.startswith("add_") else UNKNOWN
 
     def _names(self, node: ast.Call, scope: Scope) -> list[str]:
@@ -617,8 +686,11 @@ class Interpreter:
     def class_value(self, definition: Any, name: str) -> Any:
         """A field's default, an enum member's value or a constant of a class."""
         for owner in self.lineage(definition) if isinstance(definition, Definition) else []:
-            if isinstance(node := _class_names(owner).get(name), ast.expr):
-                return self.value(node, Scope(owner.module, owner=owner))
+            match _class_names(owner).get(name):
+                case ast.FunctionDef():
+                    return Symbol(name)
+                case ast.expr() as node:
+                    return self.value(node, Scope(owner.module, owner=owner))
         return UNKNOWN
 
     def _field_default(self, node: ast.Call, scope: Scope) -> Any:
@@ -658,12 +730,16 @@ class Interpreter:
 
     # statements
 
-    def run_serve(self, module: Module, parser: Parser) -> None:
-        """Build the parser of `vllm serve`."""
-        command = self.global_value(module, "ServeSubcommand")
-        if not isinstance(command, Definition):
-            raise UnsupportedSourceError(f"no ServeSubcommand in {module.name}")
-        self.call_class(command, "subparser_init", [parser])
+    def run_serve(self, module: Module) -> Parser:
+        """Build the parser of `vllm serve`: by its own class, or by the script of the old days."""
+        match self.global_value(module, "ServeSubcommand"), self.global_value(module, "main"):
+            case Definition() as command, _:
+                self.call_class(command, "subparser_init", [self.root])
+            case _, Definition() as script:
+                self.run(script, [])
+        if parser := self.root.subparsers.get("serve"):
+            return parser
+        raise UnsupportedSourceError(f"no serve command in {module.name}")
 
     def run(
         self,
@@ -710,7 +786,7 @@ class Interpreter:
                 self.value(base, scope).pop(self.value(key, scope))
             case ast.AugAssign():
                 pass  # only help texts grow
-            case _ if "add_argument" in ast.dump(node):
+            case _ if _registers(node):
                 raise _unsupported(node, scope.module)
 
     def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
@@ -740,12 +816,18 @@ class Interpreter:
     def _for(self, node: ast.For, scope: Scope) -> None:
         items = self.value(node.iter, scope)
         if isinstance(items, Unknown | Symbol):
-            if "add_argument" in ast.dump(node):
+            if _registers(node):
                 raise _unsupported(node, scope.module)
             return
         for item in items:
             self._assign(node.target, item, scope)
             self.body(node.body, scope)
+
+
+def _registers(node: ast.AST) -> bool:
+    """Whether something in here calls `add_argument`."""
+    attributes = (item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute))
+    return "add_argument" in attributes
 
 
 def _has_parser(args: Iterable[Any]) -> bool:
@@ -799,14 +881,30 @@ class Dialect:
 
     @classmethod
     def of(cls, module: Module) -> Dialect:
-        texts = [
-            n.value
-            for n in ast.walk(module.tree)
-            if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        ]
-        level = "-O" in texts and "--optimization-level" in texts
-        leaving = re.findall(r"`(--[\w-]+)` option will be removed", "\n".join(texts))
+        text = "\n".join(_texts(module.tree))
+        level = "-O" in text.splitlines() and "--optimization-level" in text.splitlines()
+        leaving = re.findall(r"`(--[\w-]+)` option will be removed", text)
         return cls(_inverse_prefixes(module), level, frozenset(leaving))
+
+
+def _texts(node: ast.AST) -> list[str]:
+    """The string literals inside of a node."""
+    constants = (item.value for item in ast.walk(node) if isinstance(item, ast.Constant))
+    return [value for value in constants if isinstance(value, str)]
+
+
+def grammar(parser: Module, serve: Module, arg_utils: Module) -> Record:
+    """Which words the release's parser reads in a way that others do not."""
+    functions = [node for node in ast.walk(parser.tree) if isinstance(node, ast.FunctionDef)]
+    raised = [node for module in (parser, serve) for node in ast.walk(module.tree)
+              if isinstance(node, ast.Raise)]  # fmt: skip
+    readers = [arg_utils.names.get(name) for name in ("parse_type", "optional_type")]
+    called = {_dotted(node) for reader in readers if reader for node in ast.walk(reader)}
+    return {
+        "dotted": any(function.name == "create_nested_dict" for function in functions),
+        "pairs": "nullable_kvs" in called,
+        "model_option": not any(NO_MODEL_OPTION in "".join(_texts(node)) for node in raised),
+    }
 
 
 def _inverse_prefixes(module: Module) -> dict[str, str]:
@@ -824,6 +922,7 @@ def record(names: list[str], keywords: dict[str, Any], dialect: Dialect) -> Reco
     if dialect.level_flag and flag == "--optimization-level":
         aliases.append("-O")
     action = _name_of(keywords.get("action", "store"))
+    keywords |= {"type": Symbol(action)} if action == "StoreBoolean" else {}
     boolean = action in {"store_true", "store_false", "BooleanOptionalAction"}
     made: Record = {
         "flag": flag,
@@ -856,8 +955,10 @@ def _takes(keywords: dict[str, Any]) -> str:
 TYPES = {
     "int": "int",
     "float": "float",
-    "bool": "bool",
+    "StoreBoolean": "bool",
     "loads": "json",
+    "from_cli": "json",
+    "from_json": "json",
     "human_readable_int": "human_int",
     "human_readable_int_or_auto": "human_int",
 }
@@ -872,7 +973,8 @@ def _typed(keywords: dict[str, Any]) -> Record:
         raise UnsupportedSourceError(f"no argparse type for {keywords}")
     choices, metavar = keywords.get("choices"), keywords.get("metavar")
     if isinstance(choices, list):  # a function first rewrites the word: not the parser's own check
-        return {"type": "choice" if name in {"str", "int"} else "str", "choices": choices}
+        exact = name in {"str", "int", "nullable_str"}
+        return {"type": "choice" if exact else "str", "choices": choices}
     listed = {"choices": metavar} if isinstance(metavar, list) else {}
     return {"type": TYPES.get(name, "str")} | listed
 
@@ -896,11 +998,14 @@ def _default(value: Any) -> Record:
     return {"default": value}
 
 
+LEAVES = re.compile(
+    r"(?:^|\n\s*\n)\s*[\[(]?deprecated|\(deprecated\b|this parameter is deprecated", re.I
+)
+
+
 def _deprecated(flag: str, keywords: dict[str, Any], dialect: Dialect) -> bool:
-    text = keywords.get("help")
-    said = isinstance(text, str) and re.search(
-        rf"(?:^|\n\s*\n)\s*[\[(]?deprecated|{flag}\)? is deprecated", text, re.I
-    )
+    text = str(keywords.get("help"))
+    said = LEAVES.search(text) or re.search(rf"{flag}\)? is deprecated", text)
     return bool(said) or keywords.get("deprecated") is True or flag in dialect.leaving
 
 
@@ -916,18 +1021,27 @@ def release_of(path: Path) -> str:
     raise UnsupportedSourceError(f"no PKG-INFO or METADATA in {path}")
 
 
-def flags_of(path: Path) -> list[Record]:
-    """The flags of one release, in the order of their names."""
+@dataclass(frozen=True)
+class Release:
+    """What was read from one package."""
+
+    flags: list[Record]  # in the order of their names
+    grammar: Record
+
+
+def read(path: Path) -> Release:
     package = Package(path)
-    serve = package.require("vllm.entrypoints.cli.serve")
-    interpreter, parser = Interpreter(package), Parser()
-    interpreter.run_serve(serve, parser)
-    dialect = Dialect.of(_parser_module(package, serve))
-    options = [(names, keywords) for names, keywords in parser.calls if names[0].startswith("-")]
+    serve = package.module("vllm.entrypoints.cli.serve") or package.require("vllm.scripts")
+    interpreter = Interpreter(package)
+    calls = interpreter.run_serve(serve).calls
+    parser = _parser_module(package, serve)
+    dialect = Dialect.of(parser)
+    options = [(names, keywords) for names, keywords in calls if names[0].startswith("-")]
     made = [dict(HELP)]
     made += [record(names, interpreter.unsuppress(names, kw), dialect) for names, kw in options]
     _no_spelling_twice(made)
-    return sorted(made, key=lambda row: str(row["flag"]))
+    flags = sorted(made, key=lambda row: str(row["flag"]))
+    return Release(flags, grammar(parser, serve, interpreter.arg_utils))
 
 
 def _parser_module(package: Package, serve: Module) -> Module:
@@ -954,40 +1068,88 @@ def version_key(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
-def merge(releases: dict[str, list[Record]]) -> list[Record]:
-    """One record for each run of neighbouring releases that agree on a flag."""
-    runs: dict[str, list[Record]] = {}
+Dated = list[tuple[str, Record]]
+VARYING = ("aliases", "choices", "negatable", "inverse", "default", "deprecated")
+
+
+def merge(releases: dict[str, Release]) -> list[Record]:
+    """One record for each run of neighbouring releases in which a flag takes the same words."""
+    runs: dict[str, list[Dated]] = {}
     before = ""
-    for release in sorted(releases, key=version_key):
-        for row in releases[release]:
+    for release, made in releases.items():
+        for row in made.flags:
             known = runs.setdefault(row["flag"], [])
-            if known and known[-1]["last_seen"] == before and _facts(known[-1]) == row:
-                known[-1]["last_seen"] = release
+            if known and _goes_on(known[-1], before, row):
+                known[-1].append((release, row))
             else:
-                known.append(row | {"first_seen": release, "last_seen": release})
+                known.append([(release, row)])
         before = release
-    return [row for flag in sorted(runs) for row in runs[flag]]
+    return [_dated(run) for flag in sorted(runs) for run in runs[flag]]
 
 
-def _facts(row: Record) -> Record:
-    return {key: value for key, value in row.items() if key not in {"first_seen", "last_seen"}}
+def _goes_on(run: Dated, before: str, row: Record) -> bool:
+    release, last = run[-1]
+    return release == before and (last["takes"], last["type"]) == (row["takes"], row["type"])
 
 
-def table(releases: dict[str, list[Record]], reviewed: Record) -> Record:
-    order = sorted(releases, key=version_key)
-    living = {spelling for row in releases[order[-1]] for spelling in spellings(row)}
-    if undead := living & {row["flag"] for row in reviewed["removed"]}:
-        raise UnsupportedSourceError(
-            f"listed as removed, but accepted by {order[-1]}: {sorted(undead)}"
-        )
+def _dated(run: Dated) -> Record:
+    """The newest state of a run, and what was different earlier."""
+    made = run[-1][1] | {"first_seen": run[0][0], "last_seen": run[-1][0]}
+    earlier = {key: spans for key in VARYING if (spans := _spans(run, key)[:-1])}
+    return made | ({"earlier": earlier} if earlier else {})
+
+
+def _spans(rows: Dated, key: str) -> list[Record]:
+    """Neighbouring releases with the same value as one span; a span without one has no value."""
+    spans: list[Record] = []
+    for release, row in rows:
+        value = {"value": row[key]} if key in row else {}
+        if spans and _value(spans[-1]) == value:
+            spans[-1]["last_seen"] = release
+        else:
+            spans.append({"first_seen": release, "last_seen": release} | value)
+    return spans
+
+
+def _value(span: Record) -> Record:
+    return {"value": span["value"]} if "value" in span else {}
+
+
+def grammars(releases: dict[str, Release]) -> list[Record]:
+    """One record for each run of releases whose parsers read words alike."""
+    rows: Dated = [(release, {"grammar": made.grammar}) for release, made in releases.items()]
+    return [span.pop("value") | span for span in _spans(rows, "grammar")]
+
+
+def removed(releases: dict[str, Release], replaced_by: dict[str, str]) -> list[Record]:
+    """Flags and aliases that the newest release refuses, with the releases around their end."""
+    order = list(releases)
+    names = {release: {name for row in made.flags for name in spellings(row)}
+             for release, made in releases.items()}  # fmt: skip
+    ever = {name for made in releases.values() for row in made.flags
+            for name in (row["flag"], *row["aliases"])}  # fmt: skip
+    last = {name: max(i for i, release in enumerate(order) if name in names[release])
+            for name in ever - names[order[-1]]}  # fmt: skip
+    if undead := sorted(names[order[-1]] & replaced_by.keys()):
+        raise UnsupportedSourceError(f"listed as replaced, but accepted by {order[-1]}: {undead}")
+    return [
+        {"flag": name, "last_seen": order[i], "first_gone": order[i + 1]}
+        | {"replaced_by": replaced_by.get(name)}
+        for name, i in sorted(last.items())
+    ]
+
+
+def table(releases: dict[str, Release], reviewed: Record) -> Record:
+    ordered = {release: releases[release] for release in sorted(releases, key=version_key)}
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "engine": "vllm",
         "source": SOURCE,
-        "releases": order,
+        "releases": list(ordered),
         "supported": SUPPORTED,
-        "flags": merge(releases),
-        "removed": reviewed["removed"],
+        "grammars": grammars(ordered),
+        "flags": merge(ordered),
+        "removed": removed(ordered, reviewed["replaced_by"]),
         "known_elsewhere": reviewed["known_elsewhere"],
     }
 
@@ -1010,17 +1172,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 if the table on disk differs")
     args = parser.parse_args(argv)
     try:
-        releases = {release_of(path): flags_of(path) for path in args.packages}
-        made = render(table(releases, json.loads(REVIEWED.read_text("utf-8"))))
+        releases = {release_of(path): read(path) for path in args.packages}
+        made = table(releases, json.loads(REVIEWED.read_text("utf-8")))
     except UnsupportedSourceError as error:
         parser.error(str(error))
+    text = render(made)
     if args.check:
-        same = TABLE.is_file() and TABLE.read_text("utf-8") == made
+        same = TABLE.is_file() and TABLE.read_text("utf-8") == text
         print(f"{TABLE.relative_to(ROOT)}: {'up to date' if same else 'differs from the packages'}")
         return 0 if same else 1
     TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_text(made, encoding="utf-8")
-    print(f"{TABLE.relative_to(ROOT)}: {made.count('first_seen')} records")
+    TABLE.write_text(text, encoding="utf-8")
+    print(f"{TABLE.relative_to(ROOT)}: {len(made['flags'])} records of {len(releases)} releases")
     return 0
 
 

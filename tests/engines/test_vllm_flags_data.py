@@ -1,23 +1,30 @@
-"""The vLLM flag table: its shape, and facts of vLLM 0.33.0 that it must hold."""
+"""The vLLM flag table: its shape, and facts of vLLM 0.33.0 that it must hold.
+
+The releases before it: test_vllm_flags_releases.py.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from packaging.version import Version
 from shardlint_schemas import schema
 
 Row = dict[str, Any]
 PATH = Path(__file__).parents[2] / "lint/shardlint/engines/data/vllm_flags.json"
+REVIEWED = Path(__file__).parents[2] / "scripts/vllm_replaced_flags.json"
 TABLE: Row = json.loads(PATH.read_text(encoding="utf-8"))
 FLAGS: dict[str, Row] = {
     row["flag"]: row for row in TABLE["flags"] if row["last_seen"] == TABLE["supported"]["last"]
 }
 REMOVED: dict[str, Row] = {row["flag"]: row for row in TABLE["removed"]}
+ORDER: dict[str, int] = {release: index for index, release in enumerate(TABLE["releases"])}
 FIELDS = """
     tp pp dp dp_local dp_rank dp_start_rank ep pcp dcp nnodes node_rank executor headless hybrid_lb
     external_lb max_model_len max_num_seqs max_num_batched_tokens gpu_memory_utilization
@@ -25,6 +32,9 @@ FIELDS = """
     served_model_name enable_prefix_caching config cpu_offload_gb enable_lora mm_encoder_tp_mode
     language_model_only speculative_config device_ids trust_remote_code hf_overrides load_format
 """
+
+
+SPAN = {"first_seen": "0.6.0", "last_seen": "0.8.0"}
 
 
 def errors(table: Row) -> list[str]:
@@ -61,11 +71,36 @@ def test_table_is_valid() -> None:
         ("--headless", {"inverse": "--enable-headless"}),
         ("--enforce-eager", {"type": "str"}),
         ("--dtype", {"type": "int"}),
+        ("--dtype", {"earlier": {}}),
+        ("--dtype", {"earlier": {"takes": [SPAN | {"value": "many"}]}}),
+        ("--dtype", {"earlier": {"default": []}}),
+        ("--dtype", {"earlier": {"default": [SPAN | {"was": 1}]}}),
+        ("--dtype", {"earlier": {"default": [{"first_seen": "0.6.0", "value": 1}]}}),
+        ("--dtype", {"earlier": {"choices": [SPAN | {"value": []}]}}),
+        ("--dtype", {"earlier": {"aliases": [SPAN]}}),
+        ("--dtype", {"earlier": {"negatable": [SPAN | {"value": "no"}]}}),
+        ("--dtype", {"earlier": {"inverse": [SPAN | {"value": "-x"}]}}),
+        ("--dtype", {"earlier": {"deprecated": [SPAN | {"value": False}]}}),
     ],
 )
 def test_schema_refuses(flag: str, change: Row) -> None:
     table = copy.deepcopy(TABLE)
     next(row for row in table["flags"] if row["flag"] == flag).update(change)
+    assert errors(table) != []
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("grammars", {"dotted": 1}),
+        ("grammars", {"prefix": True}),
+        ("removed", {"last_seen": None}),
+        ("removed", {"replaced_by": "something else"}),
+    ],
+)
+def test_schema_refuses_elsewhere(key: str, change: Row) -> None:
+    table = copy.deepcopy(TABLE)
+    table[key][0].update(change)
     assert errors(table) != []
 
 
@@ -85,9 +120,69 @@ def test_a_spelling_selects_one_flag() -> None:
     assert sorted(set(every)) == sorted(every)
 
 
+def test_file_is_small() -> None:
+    assert PATH.stat().st_size < 400_000
+
+
+def test_releases_stand_in_order() -> None:
+    assert sorted(TABLE["releases"], key=Version) == TABLE["releases"]
+
+
+def test_records_of_a_flag_follow_each_other() -> None:
+    for one, two in pairwise(TABLE["flags"]):
+        if one["flag"] == two["flag"]:
+            assert ORDER[one["last_seen"]] < ORDER[two["first_seen"]]
+
+
+def test_spans_fill_the_time_before_the_record_became_what_it_says() -> None:
+    for row in TABLE["flags"]:
+        for spans in row.get("earlier", {}).values():
+            ends = [ORDER[row["first_seen"]] - 1]
+            for span in spans:
+                assert ends[-1] + 1 == ORDER[span["first_seen"]] <= ORDER[span["last_seen"]]
+                ends.append(ORDER[span["last_seen"]])
+            assert ends[-1] < ORDER[row["last_seen"]]
+
+
+def test_neighbouring_spans_differ() -> None:
+    for row in TABLE["flags"]:
+        for key, spans in row.get("earlier", {}).items():
+            now = {"value": row[key]} if key in row else {}
+            for one, two in pairwise([*spans, now]):
+                assert one.get("value", ...) != two.get("value", ...)
+
+
+def test_grammars_cover_all_releases() -> None:
+    ends = [(ORDER[row["first_seen"]], ORDER[row["last_seen"]]) for row in TABLE["grammars"]]
+    assert [0, *(last + 1 for _, last in ends)] == [*(first for first, _ in ends), len(ORDER)]
+
+
+def test_what_is_removed_follows_from_the_records() -> None:
+    for name, row in REMOVED.items():
+        last = max(ORDER[found["last_seen"]] for found in TABLE["flags"] if name in _once(found))
+        assert (last, last + 1) == (ORDER[row["last_seen"]], ORDER[row["first_gone"]])
+
+
+def test_every_flag_is_there_or_removed() -> None:
+    accepted = {spelling for row in FLAGS.values() for spelling in spellings(row)}
+    ever = {name for row in TABLE["flags"] for name in _once(row)}
+    assert ever - accepted == REMOVED.keys()
+
+
+def _once(row: Row) -> set[str]:
+    """The flag, and the aliases that it had at some time."""
+    spans = row.get("earlier", {}).get("aliases", [])
+    return {row["flag"], *row["aliases"], *(name for span in spans for name in span["value"])}
+
+
 def test_a_removed_flag_is_no_flag() -> None:
     accepted = {spelling for row in FLAGS.values() for spelling in spellings(row)}
     assert accepted & REMOVED.keys() == set()
+
+
+def test_what_is_listed_as_replaced_is_removed() -> None:
+    listed = json.loads(REVIEWED.read_text(encoding="utf-8"))["replaced_by"]
+    assert listed == {name: row["replaced_by"] for name, row in REMOVED.items() if name in listed}
 
 
 def test_a_replacement_is_accepted() -> None:
@@ -259,12 +354,13 @@ def test_deprecated_flags() -> None:
 @pytest.mark.parametrize(
     ("flag", "last_seen", "first_gone"),
     [
-        ("--swap-space", "0.16.0", "0.18.0"),
-        ("--calculate-kv-scales", "0.24.0", "0.28.0"),
-        ("--task", "0.11.2", "0.13.0"),
-        ("--guided-decoding-backend", "0.11.2", "0.13.0"),
-        ("--num-scheduler-steps", None, "0.33.0"),
+        ("--swap-space", "0.17.1", "0.18.0"),
+        ("--calculate-kv-scales", "0.27.1", "0.28.0"),
+        ("--task", "0.12.0", "0.13.0"),
+        ("--guided-decoding-backend", "0.11.2", "0.12.0"),
+        ("--num-scheduler-steps", "0.10.0", "0.10.2"),
+        ("--worker-use-ray", "0.6.6.post1", "0.7.0"),
     ],
 )
-def test_removed(flag: str, last_seen: str | None, first_gone: str) -> None:
+def test_removed(flag: str, last_seen: str, first_gone: str) -> None:
     assert (last_seen, first_gone) == (REMOVED[flag]["last_seen"], REMOVED[flag]["first_gone"])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardlint.known import Known, Text
-from shardlint.plan import Flag
+from shardlint.plan import Flag, version
 from shardlint.record import record
 from shardlint.source import Span
 
@@ -31,9 +32,15 @@ HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20
          "T": 2**40}  # fmt: skip
 
 
+Row: TypeAlias = dict[str, Any]
+
+
 @record
 class Option:
-    """One row of the table. `name` is the canonical spelling, `negated` that of its inverse."""
+    """One option of one release. `name` is the canonical spelling, `negated` its inverses.
+
+    `choices` are binding if the type is "choice", and else only what the help names.
+    """
 
     name: str
     aliases: tuple[str, ...]
@@ -43,48 +50,186 @@ class Option:
     field: str | None
     negatable: bool
     inverse: str | None
+    choices: tuple[str | int | None, ...] | None = None
+    deprecated: bool = False
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Option:
+        get = row.get
+        choices = get("choices")
         return cls(
-            row["flag"], tuple(row.get("aliases", ())), row["takes"], row.get("type", "str"),
-            row.get("default"), row.get("field"), row.get("negatable", False), row.get("inverse"),
+            row["flag"], tuple(row["aliases"]), row["takes"], row["type"], get("default"),
+            get("field"), row["negatable"], get("inverse"),
+            None if choices is None else tuple(choices), get("deprecated", False),
         )  # fmt: skip
 
+    @property
+    def negated(self) -> tuple[str, ...]:
+        """The spellings that switch it off."""
+        no = ("--no-" + self.name.removeprefix("--"),) if self.negatable else ()
+        return (*no, self.inverse) if self.inverse else no
 
-class FlagTable:
-    """The options of one engine, from `engines/data/<name>_flags.json`."""
+
+@record
+class Grammar:
+    """What a release's parser reads in a way that others do not."""
+
+    dotted: bool
+    """--flag.key and a value, for one key of a JSON option."""
+    pairs: bool
+    """key=value,key=value where a JSON option stands."""
+    model_option: bool
+    """--model after `serve`; else the model is positional."""
+
+
+class History(NamedTuple):
+    """When a spelling was accepted, by releases that were opened; between two of them, who knows.
+
+    It may have been gone for a while in between. Without `first_gone`, the newest release has it.
+    """
+
+    first_seen: str
+    last_seen: str
+    first_gone: str | None
+    replaced_by: str | None
+
+
+class _Data:
+    """The file `engines/data/<name>_flags.json`, read once. Releases are counted from the oldest.
+
+    Of a row, the state in a release is the row itself, but for what its `earlier` says.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.path = Path(__file__).parent / "data" / f"{name}_flags.json"
 
     @cached_property
-    def _data(self) -> dict[str, Any]:
-        path = Path(__file__).parent / "data" / f"{self.name}_flags.json"
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    def raw(self) -> Row:
+        data: Row = json.loads(self.path.read_text(encoding="utf-8"))
         return data
 
-    @property
-    def first_release(self) -> str:
-        return str(self._data["supported"]["first"])
+    @cached_property
+    def releases(self) -> list[str]:
+        return list(self.raw["releases"])
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        return {release: index for index, release in enumerate(self.releases)}
+
+    @cached_property
+    def versions(self) -> list[Any]:
+        return [version(release) for release in self.releases]
+
+    def holds(self, span: Row, index: int) -> bool:
+        """Whether a release lies between the first_seen and the last_seen of a row or a span."""
+        return self.order[span["first_seen"]] <= index <= self.order[span["last_seen"]]
+
+    def state(self, row: Row, index: int) -> Row:
+        found = dict(row)
+        for key, spans in row.get("earlier", {}).items():
+            for span in spans:
+                if self.holds(span, index):
+                    found.pop(key, None)
+                    found.update({key: span["value"]} if "value" in span else {})
+        return found
+
+    def options(self, index: int) -> list[Option]:
+        rows = (row for row in self.raw["flags"] if self.holds(row, index))
+        return [Option.from_row(self.state(row, index) if "earlier" in row else row)
+                for row in rows]  # fmt: skip
+
+    def grammar(self, index: int) -> Grammar:
+        row = next(row for row in self.raw["grammars"] if self.holds(row, index))
+        return Grammar(row["dotted"], row["pairs"], row["model_option"])
+
+    @cached_property
+    def spellings(self) -> dict[str, list[Row]]:
+        """Every spelling of every release, with the rows that had it at some time."""
+        found: dict[str, list[Row]] = {}
+        for row in self.raw["flags"]:
+            for name in _ever(row):
+                found.setdefault(name, []).append(row)
+        return found
+
+    def seen(self, name: str) -> list[int]:
+        """The releases that accept a spelling."""
+        return sorted(
+            index
+            for row in self.spellings.get(name, ())
+            for index in range(self.order[row["first_seen"]], self.order[row["last_seen"]] + 1)
+            if name in _spellings(Option.from_row(self.state(row, index)))
+        )
+
+    @cached_property
+    def replaced_by(self) -> dict[str, str | None]:
+        return {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
+
+
+def _spellings(option: Option) -> tuple[str, ...]:
+    return (option.name, *option.aliases, *option.negated)
+
+
+def _shape(option: Option) -> tuple[str, str]:
+    return option.takes, option.type
+
+
+def _ever(row: Row) -> set[str]:
+    """The spellings of a row in any of its releases."""
+    earlier = row.get("earlier", {})
+    aliases = [row["aliases"], *(span["value"] for span in earlier.get("aliases", ()))]
+    inverses = [span.get("value") for span in earlier.get("inverse", ())]
+    negatable = row["negatable"] or any(span["value"] for span in earlier.get("negatable", ()))
+    found = {row["flag"], row.get("inverse"), *inverses, *(one for some in aliases for one in some)}
+    found |= {"--no-" + row["flag"].removeprefix("--")} if negatable else set()
+    return {name for name in found if name}
+
+
+class FlagView:
+    """The options of one release of an engine: the newest, unless it says which."""
+
+    def __init__(self, data: _Data, index: int | None = None, exact: bool = True) -> None:
+        self._data, self._given, self.exact = data, index, exact
+
+    @cached_property
+    def _index(self) -> int:
+        return len(self._data.releases) - 1 if self._given is None else self._given
 
     @property
-    def last_release(self) -> str:
-        return str(self._data["supported"]["last"])
+    def release(self) -> str:
+        """The release whose options these are; an older one than asked for unless `exact`."""
+        return self._data.releases[self._index]
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        return self._data.grammar(self._index)
 
     @cached_property
     def by_name(self) -> dict[str, tuple[Option, bool]]:
         """Every spelling, with the option and whether the spelling switches it off."""
         names: dict[str, tuple[Option, bool]] = {}
-        for row in self._data["flags"]:
-            option = Option.from_row(row)
-            for name in (option.name, *option.aliases):
-                names[name] = (option, False)
-            if option.negatable:
-                names["--no-" + option.name.removeprefix("--")] = (option, True)
-            if option.inverse:
-                names[option.inverse] = (option, True)
+        for option in self._data.options(self._index):
+            on, off = (option, False), (option, True)
+            names[option.name] = on
+            for name in option.aliases:
+                names[name] = on
+            for name in option.negated:
+                names[name] = off
         return names
+
+    @cached_property
+    def later(self) -> FlagView | None:
+        """The next opened release, if the one asked for lies in between."""
+        return None if self.exact else FlagView(self._data, self._index + 1)
+
+    @cached_property
+    def undecided(self) -> frozenset[str]:
+        """Spellings that the releases around the one asked for do not both read alike."""
+        if self.later is None:
+            return frozenset()
+        ours, theirs = self.by_name, self.later.by_name
+        changed = (name for name in ours.keys() & theirs.keys()
+                   if _shape(ours[name][0]) != _shape(theirs[name][0]))  # fmt: skip
+        return frozenset(ours.keys() ^ theirs.keys()) | frozenset(changed)
 
     @cached_property
     def by_field(self) -> dict[str, Option]:
@@ -92,9 +237,9 @@ class FlagTable:
 
     @cached_property
     def listed_elsewhere(self) -> frozenset[str]:
-        """Options that other releases had, or that are known without being in this table."""
-        rows = [*self._data["removed"], *self._data.get("known_elsewhere", [])]
-        return frozenset(row["flag"] if isinstance(row, dict) else row for row in rows)
+        """Options that other releases have, or that are known without being in this table."""
+        plugins = {row["flag"] for row in self._data.raw["known_elsewhere"]}
+        return frozenset((self._data.spellings.keys() | plugins) - self.by_name.keys())
 
     def default(self, field: str) -> Any:
         option = self.by_field.get(field)
@@ -148,6 +293,49 @@ class FlagTable:
         return self.by_name[spelling.partition("=")[0]][0]
 
 
+class FlagTable(FlagView):
+    """The options of one engine through its releases. It is itself the view of the newest one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(_Data(name))
+        self.name = name
+        self._views: dict[tuple[int, bool], FlagView] = {}
+
+    @property
+    def first_release(self) -> str:
+        return str(self._data.raw["supported"]["first"])
+
+    @property
+    def last_release(self) -> str:
+        return str(self._data.raw["supported"]["last"])
+
+    def of(self, release: str) -> FlagView | None:
+        """The options of a release, by the nearest opened one that is not newer.
+
+        None before the first opened release, after the last, and for what is no release. Of a
+        release that was not opened, `undecided` and `later` say what may be otherwise.
+        """
+        asked = version(release.partition("+")[0])
+        known = self._data.versions
+        if asked is None or not known[0] <= asked <= known[-1]:
+            return None
+        index = bisect_right(known, asked) - 1
+        key = (index, known[index] == asked)
+        if key not in self._views:
+            self._views[key] = FlagView(self._data, *key)
+        return self._views[key]
+
+    def history(self, name: str) -> History | None:
+        """When an option was accepted, by any of its spellings; None if it never was."""
+        spelling = _name(name)
+        seen = self._data.seen(spelling)
+        if not seen:
+            return None
+        first, last, releases = seen[0], seen[-1], self._data.releases
+        gone = releases[last + 1] if last + 1 < len(releases) else None
+        return History(releases[first], releases[last], gone, self._data.replaced_by.get(spelling))
+
+
 def _sense(name: str) -> str:
     """What a spelling begins with where that decides between on and off."""
     return next((word for word in SENSES if name.startswith(word)), "")
@@ -197,7 +385,7 @@ class ParsedWords:
 
 
 class _Parser:
-    def __init__(self, table: FlagTable, words: Sequence[Text]) -> None:
+    def __init__(self, table: FlagView, words: Sequence[Text]) -> None:
         self.table, self.words = table, words
         self.at = 0
         self.flags: list[Flag] = []
@@ -231,13 +419,15 @@ class _Parser:
         """In the order of argparse: what it can resolve, no number, nothing with a blank."""
         if not value.startswith("-") or len(value) == 1:
             return False
-        if value == END or self.table.resolve(_name(value)) or self.table.glued(value):
+        name = _name(value, self.table.grammar.dotted)
+        if value == END or self.table.resolve(name) or self.table.glued(value):
             return True
         return not NEGATIVE_NUMBER.match(value) and " " not in value.split("=", 1)[0]
 
     def option(self, word: Text, value: str) -> Flag:
         written, equals, _ = value.partition("=")
-        name, dotted = _name(value), written.partition(".")[2]
+        has_keys = self.table.grammar.dotted
+        name, dotted = _name(value, has_keys), written.partition(".")[2] if has_keys else ""
         inline = word.part(len(written) + 1) if equals else None
         found = self.table.resolve(name)
         if found is None and (found := self.table.glued(value)):
@@ -304,9 +494,10 @@ class _Parser:
         return word
 
 
-def _name(word: str) -> str:
+def _name(word: str, dotted: bool = True) -> str:
     """An option's name as the parser looks it up: without value and key, `_` read as `-`."""
-    name = word.partition("=")[0].partition(".")[0]
+    name = word.partition("=")[0]
+    name = name.partition(".")[0] if dotted else name
     return name.replace("_", "-") if name.startswith("--") else name
 
 
@@ -362,12 +553,20 @@ def fraction(text: str) -> float:
         raise ValueError(f"{text!r} is not a number") from None
 
 
+def truth(text: str) -> bool:
+    if (word := text.lower()) not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word == "true"
+
+
 def switch(flag: Flag | None) -> Known[bool]:
-    """An on/off option."""
+    """An on/off option; releases before 0.9 let some of them have a value."""
     if flag is None:
         return Known.unset()
     if flag.problem:
         return Known.unknown(flag.problem, flag.written.place)
+    if flag.value is not None:
+        return converted(flag, truth)
     written = flag.written
     return Known.of(
         not flag.negated, written.place, related=written.related, assumes=written.assumes
