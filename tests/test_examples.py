@@ -51,7 +51,7 @@ def test_seven_is_not_offered_for_28_heads() -> None:
 def test_product_of_64_gpus_is_spelled_out() -> None:
     text = (ROOT / "examples/bad/pod.yaml").read_text(encoding="utf-8")
     (finding,) = check(text, "pod.yaml").findings
-    assert finding.message.startswith("TP 8 × PP 2 × DP 4 needs 64 GPUs, this pod gets 8;")
+    assert finding.message.startswith("TP 8 × PP 2 × DP 4 needs 64 GPUs, this container gets 8;")
 
 
 def _build_docs() -> ModuleType:

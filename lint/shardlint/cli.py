@@ -294,7 +294,8 @@ def _check(setup: Setup, project: Project, given: dict[str, Any]) -> int:
         unsafe = given["unsafe_fixes"] or (given["show_diff"] and not given["fix"])
         outcome = fixes.apply_fixes(project, unsafe)
         if given["show_diff"]:
-            click.echo(fixes.diff(project, outcome.project, outcome.changed), nl=False)
+            with _output(given["output_file"], sys.stdout) as out:
+                out.write(fixes.diff(project, outcome.project, outcome.changed))
             return 0 if given["exit_zero"] or not outcome.changed else 1
         fixes.write(outcome.project, outcome.changed)
         _tell_fixes(outcome, project)
@@ -346,7 +347,7 @@ def _report(setup: Setup, result: Result, given: dict[str, Any]) -> None:
     text_on_stdout = fixed and given["stdin"] and not given["show_diff"]
     with _output(given["output_file"], sys.stderr if text_on_stdout else sys.stdout) as out:
         if given["statistics"]:
-            _statistics(result, out)
+            _statistics(result, out, as_json=given["report"] == "json")
         else:
             report.write(result, out)
 
@@ -363,12 +364,19 @@ def _output(path: str | None, stream: TextIO) -> Iterator[TextIO]:
     yield stream
 
 
-def _statistics(result: Result, out: TextIO) -> None:
+def _statistics(result: Result, out: TextIO, as_json: bool) -> None:
     counts: dict[tuple[str, str], int] = {}
     for finding in result.findings:
         key = (finding.rule, finding.name)
         counts[key] = counts.get(key, 0) + 1
-    for (rule, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if as_json:
+        import json
+
+        json.dump([{"rule": r, "name": n, "count": count} for (r, n), count in rows], out, indent=2)
+        out.write("\n")
+        return
+    for (rule, name), count in rows:
         out.write(f"{count:>6}  {rule}  {name}\n")
 
 
@@ -471,7 +479,7 @@ def _model_record(setup: Setup, reference: str) -> dict[str, Any]:
     valid = {
         engine.name: [tp for tp in range(1, 129) if refuses(engine, Layout(tp=tp), facts) is None]
         for engine in setup.engines
-        if engine.checked
+        if engine.checked and facts.attention_heads is not None
     }
     return {**show(facts), "valid_tp": valid}
 

@@ -317,8 +317,8 @@ class Placement:
 
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
-    `gpu_label` is the literal that names the card. `group_start` says that another mechanism in the
-    file joins several pods into one engine, so that one pod's devices are not all there is.
+    `gpu_label` is the literal that names the card. `on_host`: the engine runs on a machine, not in
+    a container; `shared`: other engines run in the same container; `wants_gpu`: it is no CPU build.
     """
 
     pods_per_group: Known[int] = Known.unset()
@@ -332,6 +332,8 @@ class Placement:
     link: Known[str] = Known.unset()
     shm_bytes: Known[int] = Known.unset()
     wants_gpu: bool = True
+    on_host: bool = False
+    shared: bool = False
 
 
 @record(kw_only=True)
@@ -521,11 +523,17 @@ class Engine(Protocol):
         """Every constraint that the known facts allow to state, held or not."""
         ...
 
-    def flag_name(self, field: str, like: str = "") -> str | None:
-        """The option that sets a layout field, None if the engine has none.
+    def flag_name(
+        self, field: str, like: str = "", releases: Known[Releases] | None = None
+    ) -> str | None:
+        """The option that sets a layout field, None if the engine has none in these releases.
 
         Short beside the short option `like`.
         """
+        ...
+
+    def joins_hosts(self, plan: ServingPlan) -> str | None:
+        """Why one host's devices need not be all that there is, as a condition; else None."""
         ...
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:

@@ -127,7 +127,7 @@ class World:
         if self.ranks is None:
             return True
         constraints = self.engine.constraints(self.model, self.ranks, self.layout)
-        return all(item.holds or item.advisory for item in constraints)
+        return all(item.holds for item in constraints)
 
     @property
     def whole(self) -> Layout | None:

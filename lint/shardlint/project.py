@@ -40,7 +40,7 @@ MAX_BYTES = 8 * 2**20
 """Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
 
 LOOK = re.compile(
-    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama-server|"
+    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
     rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
     rb"kind[\"']?:\s*[\"']?Service\b",
     re.IGNORECASE,
@@ -161,10 +161,10 @@ class Project:
     @cached_property
     def routers(self) -> tuple[Router, ...]:
         """Routers with the plans that stand behind them."""
-        labelled: dict[tuple[str | None, str, str], list[ServingPlan]] = {}
+        labelled: dict[tuple[str, str, str], list[ServingPlan]] = {}
         for plan in self.plans:
             for key, value in plan.labels.items():
-                labelled.setdefault((plan.namespace, key, value), []).append(plan)
+                labelled.setdefault((_namespace(plan), key, value), []).append(plan)
         found = (router for reading in self.readings.values() for router in reading.routers)
         return tuple(_linked(router, labelled) for router in found)
 
@@ -299,6 +299,8 @@ def _looks(setup: Setup, data: bytes) -> bool:
     """The cheap look: words of the built-in formats, or those of a plugin's reader."""
     if LOOK.search(data):
         return True
+    if any(engine.name.encode() in data for engine in setup.engines):
+        return True
     return any(reader.look in data for reader in setup.readers if reader.look)
 
 
@@ -372,12 +374,38 @@ def read_source(setup: Setup, source: Source) -> Reading:
 
 def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
     setup = project.setup
-    return replace(
+    engine = setup.engine(plan.engine)
+    placed = replace(
         plan,
         model_facts=_model_facts(plan, project),
         placement=_placement(plan, setup),
         versions=_versions(plan, setup),
     )
+    if engine is None or not engine.checked:
+        return placed
+    if condition := engine.joins_hosts(placed):
+        pods = placed.placement.pods_per_group.assuming(condition)
+        placed = replace(placed, placement=replace(placed.placement, pods_per_group=pods))
+    why = _spans_pods(placed, engine)
+    if why is None or not placed.fleet.replicas.is_known:
+        return placed
+    unknown: Known[int] = Known.unknown(why, placed.fleet.replicas.origin)
+    return replace(placed, fleet=replace(placed.fleet, replicas=unknown))
+
+
+def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
+    """Why the pods of an object are no replicas of the engine: several of them make up one."""
+    pods = plan.placement.pods_per_group
+    if not pods.is_known:
+        return f"how many pods one engine has is not known: {pods.reason}"
+    layout, devices = plan.effective.world().only, plan.placement.devices.only
+    if layout is None or layout.nnodes > 1:
+        return None
+    ranks = engine.ranks(layout, plan.model_facts.only, devices)
+    several = ranks.gpus_per_pod != ranks.gpus
+    if several and (devices is None or ranks.gpus > devices):
+        return f"one engine of {ranks.gpus} GPUs needs several pods"
+    return None
 
 
 def _versions(plan: ServingPlan, setup: Setup) -> Known[Any]:
@@ -413,7 +441,7 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
 
 def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
     """A model folder on this machine: only for an engine that runs here, not in a container."""
-    if plan.kind != "shell" or not plan.image.is_unset or plan.file not in project.paths:
+    if not plan.placement.on_host or plan.file not in project.paths:
         return None
     from shardlint.models.config_json import from_folder
 
@@ -432,14 +460,13 @@ def _placement(plan: ServingPlan, setup: Setup) -> Placement:
         link=given.link.or_default(told.link),
         pods_per_group=given.pods_per_group.or_default(Known.of(1, how="defaulted")),
     )
-    return replace(filled, devices=_devices(plan, filled))
+    return replace(filled, devices=_devices(filled))
 
 
-def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
+def _devices(placement: Placement) -> Known[int]:
     """How many devices the engine process sees in one pod or on its host."""
     count, node = placement.gpus_per_pod, placement.gpus_per_node
-    on_host = plan.kind == "shell" and plan.image.is_unset
-    if count.only == "all" or (count.is_unset and on_host):
+    if count.only == "all" or (count.is_unset and placement.on_host):
         if node.is_known:
             return replace(node, origin=count.origin, how="derived")
         return Known.unknown("how many GPUs the host has is not stated", count.origin)
@@ -452,9 +479,7 @@ def _devices(plan: ServingPlan, placement: Placement) -> Known[int]:
     )
 
 
-def _linked(
-    router: Router, labelled: Mapping[tuple[str | None, str, str], list[ServingPlan]]
-) -> Router:
+def _linked(router: Router, labelled: Mapping[tuple[str, str, str], list[ServingPlan]]) -> Router:
     """The plans behind a router: those of its own file, else of its folder, else of one file.
 
     `labelled` finds the plans of a namespace by one label. Labels repeat in a repository of many
@@ -462,7 +487,7 @@ def _linked(
     nothing.
     """
     items = list(router.selector.items())
-    first = labelled.get((router.namespace, *items[0]), []) if items else []
+    first = labelled.get((_namespace(router), *items[0]), []) if items else []
     found = [plan for plan in first if all(plan.labels.get(k) == v for k, v in items)]
     near = [plan for plan in found if plan.file == router.file]
     beside = [plan for plan in found if _folder(plan.file) == _folder(router.file)]
@@ -470,6 +495,11 @@ def _linked(
         if chosen and len({plan.file for plan in chosen}) == 1:
             return replace(router, backends=tuple(plan.id for plan in chosen))
     return router
+
+
+def _namespace(owner: ServingPlan | Router) -> str:
+    """The namespace, as kubectl fills it in where none is stated."""
+    return owner.namespace or "default"
 
 
 def _folder(name: str) -> str:

@@ -10,7 +10,10 @@ from shardlint.plan import Router, ServingPlan
 from shardlint.plugins import Rule, Unused
 from shardlint.source import Origin, Source, Span
 
-COMMENT = re.compile(r"#[ \t]*shardlint:[ \t]*(ignore|ignore-file)\[([^\]\n]*)\]")
+COMMENT = re.compile(r"#[ \t]*shardlint:[ \t]*(ignore|ignore-file)\[([^\]\n]*)\]", re.IGNORECASE)
+UNCLEAR = re.compile(
+    r"#[ \t]*shardlint:[ \t]*+((?:ignore-file|ignore)\b(?!-file|\[)[^\n#]*)", re.IGNORECASE
+)
 
 
 def matches(selector: str, rule: type[Rule]) -> bool:
@@ -36,13 +39,15 @@ class Suppressions:
 
     comments: dict[str, list[Comment]] = field(default_factory=dict)
     annotations: dict[tuple[Origin, str], bool] = field(default_factory=dict)
+    unclear: list[Unused] = field(default_factory=list)
 
     @classmethod
     def of(cls, sources: Mapping[str, Source]) -> Suppressions:
         found = cls()
         for name, source in sources.items():
-            if "shardlint:" in source.text:
+            if "shardlint:" in source.text.lower():
                 found.comments[name] = list(_comments(source))
+                found.unclear += _unclear(source)
         return found
 
     def covers(
@@ -95,17 +100,25 @@ class Suppressions:
                 yield Unused(origin, selector)
 
     def unknown(self, rules: tuple[type[Rule], ...]) -> Iterator[Unused]:
-        """Selectors that name no rule at all."""
+        """Selectors that name no rule at all, and comments that have none."""
+        yield from self.unclear
         places = [(c.origin, c.selector) for found in self.comments.values() for c in found]
         for origin, selector in [*places, *self.annotations]:
             if selector and not any(matches(selector, rule) for rule in rules):
                 yield Unused(origin, selector, unknown=True)
 
 
+def _unclear(source: Source) -> Iterator[Unused]:
+    """Comments that address shardlint and suppress nothing, for want of `ignore[...]`."""
+    for match in UNCLEAR.finditer(source.text):
+        span = Span(match.start(1), max(match.start(1) + 1, match.end(1)))
+        yield Unused(Origin(source.name, span), match.group(1).strip() or "nothing", unknown=True)
+
+
 def _comments(source: Source) -> Iterator[Comment]:
     for match in COMMENT.finditer(source.text):
         line = source.position(match.start()).line
-        lines = None if match.group(1) == "ignore-file" else _covered(source, line)
+        lines = None if match.group(1).lower() == "ignore-file" else _covered(source, line)
         at = match.start(2)
         for part in match.group(2).split(","):
             selector = part.strip()
@@ -135,4 +148,12 @@ def _lines(source: Source, span: Span, owner: ServingPlan | Router | None) -> se
     lines = set(range(first, min(last, first + 50) + 1))
     if owner is not None and owner.file == source.name:
         lines |= {source.position(anchor.start).line for anchor in owner.anchors}
+        lines |= {source.position(option.start).line for option in _options(owner, span)}
     return lines
+
+
+def _options(owner: ServingPlan | Router, span: Span) -> Iterator[Span]:
+    """The options of a plan that hold a place: a value may stand on the line below its option."""
+    for flag in owner.flags if isinstance(owner, ServingPlan) else ():
+        if flag.span.covers(span):
+            yield flag.span

@@ -40,15 +40,28 @@ engine, say so: `--nnodes`, or `--distributed-executor-backend ray`.
 
 from __future__ import annotations
 
-from shardlint.api import Constraint, ConstraintRule, Found, Layout, Note, World, says
+from shardlint.api import (
+    Constraint,
+    ConstraintRule,
+    Engine,
+    Found,
+    Layout,
+    Note,
+    ServingPlan,
+    World,
+    says,
+)
 
 
 class GpuCountShort(ConstraintRule):
     id, name = "SL301", "gpu-count-short"
-    message = "{product} needs {left} GPUs, {given}; {says}"
+    message = "{product} needs {left} {gpus}, {given}; {says}"
     needs = ("placement.devices", "placement.pods_per_group")
     gate = True
     fix = "unsafe"
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        return super().applies(plan, engine) and plan.placement.wants_gpu
 
     def found(self, constraint: Constraint, world: World) -> Found:
         found = super().found(constraint, world)
@@ -66,10 +79,10 @@ class GpuCountShort(ConstraintRule):
         )
 
     def text(self, constraint: Constraint, world: World) -> str:
-        given = "this pod gets" if world.plan.placement.gpus_per_pod.origin else "this host has"
+        given = "this host has" if world.plan.placement.on_host else "this container gets"
         return self.message.format(
             product=product(world), left=constraint.left, says=says(world, constraint),
-            given=f"{given} {constraint.right}",
+            gpus="GPU" if constraint.left == 1 else "GPUs", given=f"{given} {constraint.right}",
         )  # fmt: skip
 
 

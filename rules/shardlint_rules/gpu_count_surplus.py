@@ -52,7 +52,9 @@ class GpuCountSurplus(LayoutRule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
-        return super().applies(plan, engine) and stated.is_known and "all" not in stated.values
+        whole = plan.placement.wants_gpu and not plan.placement.shared
+        counted = stated.is_known and "all" not in stated.values
+        return super().applies(plan, engine) and whole and counted
 
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
         return False  # one GPU used of several is just what this is about
@@ -64,7 +66,7 @@ class GpuCountSurplus(LayoutRule):
         idle = devices - ranks.gpus_per_pod
         if idle <= 0:
             return
-        used = f"{product(world)} uses {ranks.gpus_per_pod} of the {devices} GPUs of this pod"
+        used = f"{product(world)} uses {ranks.gpus_per_pod} of its {devices} GPUs"
         yield Found(
             message=f"{used}; {idle} {'stays' if idle == 1 else 'stay'} idle",
             at=world.origin("placement.gpus_per_pod"),

@@ -41,10 +41,6 @@ from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, Rule, ServingPlan, World
 
-CONTAINERS = frozenset(
-    {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "compose"}
-)
-
 
 class GpuCountUnknown(Rule):
     id, name = "SL303", "gpu-count-unknown"
@@ -52,7 +48,8 @@ class GpuCountUnknown(Rule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
-        asked = plan.kind in CONTAINERS and plan.placement.wants_gpu and not plan.image.is_unset
+        inside = not plan.placement.on_host and not plan.image.is_unset
+        asked = inside and plan.placement.wants_gpu
         return bool(engine.reads(self.name)) and asked and not stated.is_known
 
     def check(self, world: World) -> Iterator[Found]:

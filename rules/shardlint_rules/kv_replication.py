@@ -22,8 +22,9 @@ over the sequence, where the engine supports it for the model.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from shardlint.api import Found, LayoutRule, ModelFacts, World
+from shardlint.api import Found, LayoutRule, ModelFacts, World, refuses
 
 
 class KvReplication(LayoutRule):
@@ -49,10 +50,18 @@ class KvReplication(LayoutRule):
             ),
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
-            help=_help(model, degree),
+            help=_help(world, model.kv_heads),
         )
 
 
-def _help(model: ModelFacts, degree: int) -> str:
-    heads = model.kv_heads or 1
-    return f"TP {heads} × DP {degree // heads} on the same {degree} GPUs stores it once"
+def _help(world: World, heads: int) -> str | None:
+    """The same GPUs with as many ranks as KV heads, if the engine takes that layout."""
+    layout = world.whole
+    if layout is None or layout.dp > 1 or layout.nnodes > 1 or layout.tp % heads:
+        return None
+    other = replace(layout, tp=heads, dp=layout.tp // heads)
+    if refuses(world.engine, other, world.model) is not None:
+        return None
+    stages = f" × PP {layout.pp}" if layout.pp > 1 else ""
+    gpus = layout.tp * layout.pp * layout.pcp
+    return f"TP {heads}{stages} × DP {other.dp} on the same {gpus} GPUs stores it once"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardlint.models.config_json import (
     MOST_BYTES,
@@ -748,6 +748,7 @@ def is_sound(read: ModelFacts) -> bool:
     return all(0 < n < 2**40 for n in counts)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.sampled_from(SEEDS), st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=4))
 def test_malformed_config_yields_no_nonsense(seed: dict[str, Any], junk: dict[str, Any]) -> None:
     config = copy.deepcopy(seed)

@@ -64,7 +64,12 @@ class RecognisedEngine:
     ) -> Iterator[Constraint]:
         yield from ()
 
-    def flag_name(self, field: str, like: str = "") -> str | None:
+    def flag_name(
+        self, field: str, like: str = "", releases: Known[Releases] | None = None
+    ) -> str | None:
+        return None
+
+    def joins_hosts(self, plan: ServingPlan) -> str | None:
         return None
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from posixpath import basename
@@ -110,6 +110,12 @@ def is_command(argv: Sequence[Text]) -> bool:
 def excluded(image: str) -> bool:
     """Images named after an engine that are none: simulators, routers, benchmarks."""
     return bool(_any_of("not_engines").search(repository(image)))
+
+
+def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
+    """The image or a variable says that the engine runs on CPUs and needs no GPU."""
+    named = any(re.search(pattern, (image or "").lower()) for pattern in _data()["cpu_images"])
+    return named or not set(_data()["cpu_variables"]).isdisjoint(variables)
 
 
 def repository(image: str) -> str:

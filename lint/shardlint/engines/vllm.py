@@ -7,9 +7,12 @@ release that was opened.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from shardlint.engines import flags, launchers
@@ -69,6 +72,8 @@ READS: dict[str, tuple[str, ...]] = {
     "gpu-count-unknown": _PARALLEL,
 }
 
+RAY_UNASKED_UNTIL = "0.16.0"
+
 DEATH = "stops while it builds the model"
 
 RAY = "ray"
@@ -108,7 +113,7 @@ class VLLM:
             engine=self.name,
             command=command,
             flags=parsed.flags,
-            model=_model(parsed),
+            model=_reshaped(_model(parsed), parsed),
             served_name=parsed.read("--served-model-name", str),
             layout=self._doubted(_layout(parsed, launch), parsed),
             memory=self._doubted(_memory(parsed), parsed),
@@ -209,8 +214,26 @@ class VLLM:
 
     # --------------------------------------------------------------------------------- options
 
-    def flag_name(self, field: str, like: str = "") -> str:
-        return self.table.spelling(field, like)
+    def flag_name(
+        self, field: str, like: str = "", releases: Known[Releases] | None = None
+    ) -> str | None:
+        name = self.table.spelling(field, like)
+        history = self.table.history(self.table.spelling(field))
+        values = releases.values if releases is not None else ()
+        if history is not None and values:
+            has = [item.meets(history.first_seen, history.first_gone) for item in values]
+            return name if any(has) else None
+        return name
+
+    def joins_hosts(self, plan: ServingPlan) -> str | None:
+        """config/parallel.py before 0.16.0: too few CUDA devices make an unset executor Ray."""
+        asked = plan.layout.executor.is_unset and plan.layout.nnodes.is_unset
+        old = any(item.meets(None, RAY_UNASKED_UNTIL) for item in plan.versions.values)
+        amd = any(device.vendor == "amd" for device in plan.placement.gpu.values)
+        nodes = plan.placement.nodes.only or 1
+        if not (asked and old and plan.placement.on_host) or amd or nodes < 2:
+            return None
+        return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.16 would use unasked"
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         """Certain for the release in the table; a guess for the others, unless they had it.
@@ -275,6 +298,14 @@ def _model(parsed: ParsedWords) -> Known[str]:
     if parsed.positionals and parsed.last("--model") is None:
         return parsed.positionals[0].known()
     return parsed.read("--model", str)
+
+
+def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
+    """The model's name, on the assumption that options do not give it another shape."""
+    for flag in parsed.flags:
+        if flag.flag in ("--hf-overrides", "--hf-config-path"):
+            return model.assuming(f"`{flag.flag}` leaves the shape of the model as it is")
+    return model
 
 
 def _layout(parsed: ParsedWords, launch: Launch) -> LayoutFacts:
@@ -394,12 +425,30 @@ def _kv_heads(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:
     if model.mla:
         return
     for count in dict.fromkeys(v for v in (model.kv_heads, *model.other_kv_heads) if v):
-        yield Constraint(
+        general = Constraint(
             rule="tp-kv-heads-indivisible", subject="KV heads",
             left=count, right=ranks.attention_tp, test=divides_either, refusal="",
             consequence=DEATH, cures=("tp",),
             facts=("kv_heads",) if count == model.kv_heads else ("other_kv_heads",),
         )  # fmt: skip
+        yield general
+        if _copies_no_heads(model):
+            yield replace(general, test=divides, advisory=True)
+
+
+@cache
+def _exceptions() -> dict[str, Any]:
+    path = Path(__file__).parent / "data" / "vllm_exceptions.json"
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def _copies_no_heads(model: ModelFacts) -> bool:
+    """A model class that fails where there are more ranks than KV heads."""
+    rows = _exceptions()["kv_heads_not_copied"]
+    if model.architecture is not None:
+        return model.architecture in rows["architectures"]
+    return model.model_type in rows["model_types"]
 
 
 def _widths(model: ModelFacts, ranks: Ranks) -> Iterator[Constraint]:

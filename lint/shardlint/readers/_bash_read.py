@@ -182,6 +182,7 @@ class Reader:
         scope = self.shell.scope
         for end in ends:
             scope.sourced = scope.sourced or end.sourced
+            scope.doubted |= end.doubted
             if end.arguments != start.arguments:
                 scope.arguments = replace(start.arguments, lost=f"the arguments are set {how}")
             for name in sorted(start.variables.keys() | end.variables.keys()):
@@ -300,6 +301,10 @@ class Reader:
             ):
                 if _NAME.fullmatch(value):
                     scope.forget(value, f"by {name}", text.origin)
+        elif name == "let":
+            for text, value in zip(argv[1:], values[1:], strict=True):
+                if assigned := re.match(r"([A-Za-z_]\w*)[-+*/%]?=", value):
+                    scope.forget(assigned.group(1), "by let", text.origin)
         elif name == "unset":
             for value in values[1:]:
                 scope.variables.pop(value, None)
@@ -311,7 +316,7 @@ class Reader:
         elif name == "set" and "--" in values:
             scope.arguments = Arguments(argv[values.index("--") + 1 :])
         elif name in ("source", ".") and len(argv) > 1:
-            scope.sourced = argv[1].value or "a sourced file"
+            scope.source(argv[1].value or "a sourced file")
 
     # scripts in commands -----------------------------------------------------------------------
 

@@ -72,7 +72,8 @@ class Missing:
 class Scope:
     """What a command sees: variables, arguments, `$0`, and the file that was sourced before it.
 
-    `holes` are variables that stand for unknown parts of the text itself.
+    `holes` are variables that stand for unknown parts of the text itself. `doubted` are variables
+    that were set before a file was sourced, which can set them again.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -80,13 +81,27 @@ class Scope:
     name: Text | None = None
     sourced: str | None = None
     holes: frozenset[str] = frozenset()
+    doubted: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Scope:
-        return replace(self, variables=dict(self.variables))
+        return replace(self, variables=dict(self.variables), doubted=dict(self.doubted))
+
+    def source(self, file: str) -> None:
+        """A file is read whose text is not here; one that activates an environment sets no size."""
+        self.sourced = file
+        if not file.endswith("activate"):
+            self.doubted |= dict.fromkeys(self.variables, file)
+
+    def _doubted(self, name: str, value: Text) -> Text:
+        file = self.doubted.get(name)
+        if file is None or value.mapped is None:
+            return value
+        return replace(value, assumes=value.assumes | {f"{file} does not set {name}"})
 
     def assign(self, name: str, value: Text | tuple[Text, ...], exported: bool = False) -> None:
         """Set a variable; one that was exported stays so."""
         old = self.variables.get(name)
+        self.doubted.pop(name, None)
         self.variables[name] = Variable(value, exported or (old is not None and old.exported))
 
     def forget(self, name: str, how: str, origin: Origin) -> None:
@@ -96,7 +111,7 @@ class Scope:
     def texts(self) -> dict[str, Text]:
         """The variables that can be in an environment: no arrays."""
         return {
-            name: variable.value
+            name: self._doubted(name, variable.value)
             for name, variable in self.variables.items()
             if isinstance(variable.value, Text) and name not in self.holes
         }
@@ -122,7 +137,8 @@ class Scope:
         if isinstance(value, Text):
             if value.mapped is None and index is not None:
                 return Missing(value.reason or "unresolved", related=(value.origin, *value.related))
-            return (value,) if index in (None, "0", "@", "*") else Missing()
+            doubted = self._doubted(name, value)
+            return (doubted,) if index in (None, "0", "@", "*") else Missing()
         if index in ("@", "*"):
             return _behind(value, int(offset or 0))
         return _nth(value, index or "0")

@@ -14,7 +14,15 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import given_devices, listed_devices, size, variable
 from shardlint.readers.edits import RefusedSite, TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
+from shardlint.readers.plans import (
+    Host,
+    around,
+    distinct,
+    finished,
+    plan_of,
+    processes,
+    ray_in,
+)
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
@@ -41,10 +49,11 @@ class ComposeReader:
             services = root.get("services")
             if services is None or services.kind != "map" or root.get("apiVersion") is not None:
                 continue
+            elsewhere = ray_in(services)
             for key, node in services.entries():
                 if node.kind == "map":
                     service = _Service(key, node, f"{index}:/services/{key.value}")
-                    plans.extend(service.plans(context))
+                    plans.extend(service.plans(context, elsewhere))
         return ReadResult(plans=finished(plans))
 
 
@@ -54,17 +63,13 @@ class _Service:
     node: Node
     path: str
 
-    def plans(self, context: ReadContext) -> Iterator[ServingPlan]:
+    def plans(self, context: ReadContext, elsewhere: str | None) -> Iterator[ServingPlan]:
         holes = Holes(self.node.source.text)
         env = self.environment(holes)
         entrypoint = self.words("entrypoint", holes)
         argv = (*(entrypoint or ()), *(self.command(holes) or ()))
-        host = self.host(env, holes)
         started = processes(argv, env, self.argv_origin())
-        if reason := joins_hosts(started):
-            host = replace(
-                host, placement=replace(host.placement, pods_per_group=Known.unknown(reason))
-            )
+        host = around(self.host(env, holes), started, elsewhere)
         plans: list[ServingPlan] = []
         for process in started:
             launch = Launch(
@@ -168,11 +173,9 @@ class _Service:
         if count.is_unset and self.node.get("extends") is not None:
             count = Known.unknown(EXTENDS)
         shm = self.node.get("shm_size")
-        cpu = re.search(r"[-_:/]cpu\b", (self.node.string("image") or "").lower())
         placement = Placement(
             gpus_per_pod=count,
             shm_bytes=size(_read(shm, holes)) if shm is not None else Known.unset(),
-            wants_gpu=cpu is None and "VLLM_CPU_KVCACHE_SPACE" not in env,
         )
         return placement, sites
 

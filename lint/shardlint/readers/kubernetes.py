@@ -13,7 +13,15 @@ from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.plans import Host, distinct, finished, joins_hosts, plan_of, processes
+from shardlint.readers.plans import (
+    Host,
+    around,
+    distinct,
+    finished,
+    plan_of,
+    processes,
+    ray_in,
+)
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
@@ -154,14 +162,24 @@ def string_map(node: Node | None) -> Mapping[str, str]:
 
 
 def _pod(owner: _Object, spec: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
-    containers = spec.get("containers")
-    for index, node in enumerate(containers.items if containers is not None else []):
-        if node.kind == "map":
-            yield from _container(owner, spec, node, f"{path}/containers/{index}", context)
+    """Plans of the containers, and of init containers that go on running beside them."""
+    elsewhere = ray_in(spec)
+    for key in ("containers", "initContainers"):
+        found = spec.get(key)
+        for index, node in enumerate(found.items if found is not None else []):
+            runs = key == "containers" or node.string("restartPolicy") == "Always"
+            if node.kind == "map" and runs:
+                where = f"{path}/{key}/{index}"
+                yield from _container(owner, spec, node, where, context, elsewhere)
 
 
 def _container(
-    owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext
+    owner: _Object,
+    spec: Node | None,
+    node: Node,
+    path: str,
+    context: ReadContext,
+    elsewhere: str | None = None,
 ) -> Iterator[ServingPlan]:
     holes = Holes(node.source.text)
     env = environment(node, holes)
@@ -169,10 +187,7 @@ def _container(
     image = node.get("image")
     host = _host(owner, spec, node, path, context)
     started = processes((*command, *args), env, _argv_origin(node))
-    joined = joins_hosts(started)
-    if joined:
-        unknown: Known[int] = Known.unknown(joined)
-        host = replace(host, placement=replace(host.placement, pods_per_group=unknown))
+    host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
     for process in started:
         launch = Launch(
@@ -247,7 +262,6 @@ def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: Rea
         gpus_per_pod=count,
         gpu_label=label,
         gpu=device,
-        wants_gpu=not _cpu_only(node),
     )
     replicas = integer(owner.node.get("spec", "replicas"))
     fleet = Fleet(replicas=replicas) if owner.kind in REPLICATED else Fleet()
@@ -306,20 +320,29 @@ def _devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
         mixed = len(asked) > 1
         why = f"{' and '.join(asked)} do not add up" if mixed else f"{name} does not count devices"
         return Known.unknown(why, value.origin), {}, None
-    count = integer(value)
+    count = _assuming(integer(value), name, node)
     site = TextSite(tuple(value.text() for _, value in entries))
     return count, {"gpus_per_pod": site} if count.is_known else {}, key
 
 
+def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
+    """A count with what must hold for it to be what the engine sees."""
+    if (count.only or 0) < 0:
+        return Known.unknown(f"{count.only} is no number of devices", count.origin)
+    if node.get("resources", "claims") is not None:
+        count = count.assuming("the resource claim adds no device")
+    if resource.startswith("google.com/tpu"):
+        count = count.assuming("each TPU chip is one device")
+    variables = node.get("env")
+    for item in variables.items if variables is not None else []:
+        shown = item.string("name"), item.string("value")
+        if shown == ("NVIDIA_VISIBLE_DEVICES", "all"):
+            count = count.assuming("the runtime does not show the other GPUs of the node")
+    return count
+
+
 def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
     return () if node is None else node.entries()
-
-
-def _cpu_only(node: Node) -> bool:
-    """The image or the environment says that the engine runs on CPUs."""
-    image = (node.string("image") or "").lower()
-    names = {item.string("name") for item in (node.get("env") or node).items}
-    return bool(re.search(r"[-_:/]cpu\b", image)) or "VLLM_CPU_KVCACHE_SPACE" in names
 
 
 def _card(

@@ -10,7 +10,7 @@ from posixpath import basename
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from shardlint.engines.launchers import image_tells_version, tag_of
+from shardlint.engines.launchers import cpu_build, image_tells_version, tag_of
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
     Engine,
@@ -21,6 +21,7 @@ from shardlint.plan import (
     LayoutFacts,
     Placement,
     Reading,
+    Releases,
     ServingPlan,
     Site,
     Unknown,
@@ -81,6 +82,7 @@ class Host:
     placement: Placement = Placement()
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+    reinstalled: bool = False
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     nodes: tuple[Node, ...] = ()
     """Command and arguments in a YAML file."""
@@ -97,8 +99,9 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
 
 def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> ServingPlan:
     model = _model(reading)
-    env = {**launch.env, **dict(_assigned(reading.command))}
+    env = _environment(launch, reading.command)
     narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
+    versions = engine.versions(Known.unset() if host.reinstalled else _version_tag(launch, engine))
     plan = ServingPlan(
         id=f"{host.source.name}#{host.path}",
         name=host.name,
@@ -109,7 +112,7 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         engine=engine.name,
         image=launch.image,
         tag=_tag(launch),
-        versions=engine.versions(_version_tag(launch, engine)),
+        versions=versions,
         model=model,
         served_name=reading.served_name,
         role=host.role,
@@ -117,17 +120,24 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         labels=host.labels,
         layout=reading.layout,
         effective=engine.effective(reading.layout),
-        placement=_narrowed(host.placement, {name: env[name] for name in narrowing}),
+        placement=_placement(host.placement, launch, env, narrowing),
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
         argv=launch.argv,
         open_ended=reading.open_ended,
-        sites=_sites(engine, reading, launch.argv, host, narrowing),
+        sites=_sites(engine, reading, launch.argv, host, narrowing, versions),
         anchors=(*host.anchors, launch.origin.span),
         suppressed=host.suppressed,
     )
     return replace(plan, unknowns=tuple(_unknowns(plan)))
+
+
+def _placement(
+    placement: Placement, launch: Launch, env: Mapping[str, Text], narrowing: Sequence[str]
+) -> Placement:
+    narrowed = _narrowed(placement, {name: env[name] for name in narrowing})
+    return replace(narrowed, wants_gpu=not cpu_build(launch.image.only, env))
 
 
 def _model(reading: Reading) -> Known[str]:
@@ -154,6 +164,19 @@ def _assigned(command: Sequence[Text]) -> Iterator[tuple[str, Text]]:
     for word in command:
         if match := re.match(r"([A-Za-z_]\w*)=", word.value or ""):
             yield match.group(1), word.part(match.end())
+
+
+def _environment(launch: Launch, command: Sequence[Text]) -> dict[str, Text]:
+    """What reaches the process: `env -i` hands nothing on, `env -u NAME` takes one away."""
+    words = [word.value or "" for word in command]
+    env = dict(launch.env)
+    if any(basename(word) == "env" for word in words):
+        if {"-i", "-", "--ignore-environment"} & set(words):
+            env.clear()
+        for first, second in pairwise([*words, ""]):
+            name = second if first in ("-u", "--unset") else first.removeprefix("--unset=")
+            env.pop(name, None)
+    return env | dict(_assigned(command))
 
 
 def _narrows(text: Text | None) -> bool:
@@ -186,7 +209,12 @@ def _fewer(given: GpuCount, seen: int) -> GpuCount:
 
 
 def _sites(
-    engine: Engine, reading: Reading, argv: Sequence[Text], host: Host, narrowing: Sequence[str]
+    engine: Engine,
+    reading: Reading,
+    argv: Sequence[Text],
+    host: Host,
+    narrowing: Sequence[str],
+    versions: Known[Releases],
 ) -> Mapping[str, Site]:
     """Sites of the layout and of every option's spelling, beside those of the host."""
     sites: dict[str, Site] = dict(host.sites)
@@ -196,7 +224,7 @@ def _sites(
         sites[f"flag:{index}"] = SpellingSite(flag)
     if not engine.checked:
         return MappingProxyType(sites)
-    editable = [name for name in EDITABLE if engine.flag_name(name) is not None]
+    editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
     like = (slot.like.written.value or "") if slot and slot.like else ""
@@ -288,16 +316,50 @@ def exported(command: Command) -> dict[str, Text]:
     return {name: command.env[name] for name in command.exported if name in command.env}
 
 
+RAY = re.compile(r"(^|/)(multi-node-serving|[\w.-]*\bray[-_][\w.-]*)$|\bray\s+start\b")
+
+
 def joins_hosts(processes: Sequence[Process]) -> str | None:
-    """A reason why one host's devices may not be all there is: the script starts a Ray cluster."""
+    """A reason why one host's devices may not be all there is: something starts a Ray cluster."""
     for process in processes:
         words = [word.value or "" for word in process.argv]
+        if process.env.get("RAY_ADDRESS") is not None:
+            return "RAY_ADDRESS names a cluster of several hosts"
         for first, second in pairwise([*words, ""]):
             if basename(first) == "ray" and second == "start":
                 return "`ray start` joins several hosts"
-            if "multi-node-serving" in first or "ray_cluster" in first or "ray-cluster" in first:
+            if RAY.search(first.removesuffix(".sh")):
                 return f"{basename(first)} joins several hosts"
     return None
+
+
+def ray_in(node: Node) -> str | None:
+    """The same of a pod or of a compose file: another container of it may start the cluster."""
+    if "ray" not in node.source.text:
+        return None
+    for item in node.walk():
+        words = [child.value for child in item.items]
+        started = any(a == "ray" and b == "start" for a, b in pairwise(words))
+        if started or (item.kind == "scalar" and re.search(r"\bray\s+start\b", item.value)):
+            return "`ray start` joins several hosts"
+    return None
+
+
+def around(host: Host, started: Sequence[Process], elsewhere: str | None = None) -> Host:
+    """The host with what its processes say of it: that others join in, that releases change."""
+    placement = host.placement
+    if reason := elsewhere or joins_hosts(started):
+        placement = replace(placement, pods_per_group=Known.unknown(reason))
+    return replace(host, placement=placement, reinstalled=reinstalls(started))
+
+
+def reinstalls(processes: Sequence[Process]) -> bool:
+    """A script that installs packages: the release in the image's tag need not be what runs."""
+    for process in processes:
+        words = [basename(word.value or "") for word in process.argv[:6]]
+        if "install" in words and any(re.match(r"pip\d?$|uv$|python", word) for word in words):
+            return True
+    return False
 
 
 def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
@@ -305,7 +367,10 @@ def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
     groups: dict[object, list[ServingPlan]] = {}
     for plan in plans:
         groups.setdefault(_says(plan), []).append(plan)
-    return tuple(_of_branches(group) for group in groups.values())
+    kept = [_of_branches(group) for group in groups.values()]
+    if len(kept) > 1:
+        kept = [replace(plan, placement=replace(plan.placement, shared=True)) for plan in kept]
+    return tuple(kept)
 
 
 def _says(plan: ServingPlan) -> object:

@@ -8,19 +8,10 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from shardlint.known import Known
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
-from shardlint.readers.plans import (
-    Host,
-    Process,
-    exported,
-    finished,
-    joins_hosts,
-    plan_of,
-    processes,
-)
+from shardlint.readers.plans import Host, Process, around, exported, finished, plan_of, processes
 from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES = (".sh", ".bash", ".zsh", ".ksh")
@@ -58,13 +49,9 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
     commands = read_script(script, source.name)
     started = [Process(command.argv, exported(command), command.origin) for command in commands]
-    reason = joins_hosts(started)
     for index, process in enumerate(started):
-        host = _host(source, process.origin, index, Placement())
-        if reason:
-            pods: Known[int] = Known.unknown(reason)
-            host = replace(host, placement=replace(host.placement, pods_per_group=pods))
-        yield from _started(process, host, context)
+        host = _host(source, process.origin, index, Placement(on_host=True))
+        yield from _started(process, around(host, started), context)
 
 
 def _started(process: Process, host: Host, context: ReadContext) -> Iterator[ServingPlan]:
@@ -84,12 +71,8 @@ def _contained(
     inside: Container, process: Process, host: Host, context: ReadContext
 ) -> Iterator[ServingPlan]:
     started = processes(inside.argv, inside.env, process.origin)
-    pods = host.placement.pods_per_group
-    if reason := joins_hosts(started):
-        pods = Known.unknown(reason)
-    host = replace(
-        host, placement=replace(inside.placement, pods_per_group=pods), sites=inside.sites
-    )
+    placement = replace(inside.placement, pods_per_group=host.placement.pods_per_group)
+    host = around(replace(host, placement=placement, sites=inside.sites), started)
     for inner in started:
         launch = Launch(
             origin=process.origin,

@@ -91,8 +91,13 @@ class ToyEngine:
                 cures=("tp",),
             )
 
-    def flag_name(self, field: str, like: str = "") -> str | None:
+    def flag_name(
+        self, field: str, like: str = "", releases: Known[Releases] | None = None
+    ) -> str | None:
         return {"tp": "--shards"}.get(field)
+
+    def joins_hosts(self, plan: ServingPlan) -> str | None:
+        return None
 
     def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None

@@ -1,0 +1,140 @@
+"""What keeps a finding from being certain: other hosts, other files, other shapes."""
+
+from __future__ import annotations
+
+import pytest
+from harness import check
+
+HEADS = "vllm serve Qwen/Qwen2.5-7B-Instruct"
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:%s
+    args: ["meta-llama/Llama-3.1-405B-Instruct", "-tp", "16"]
+    env: [{name: X, value: "1"}%s]
+    resources: {limits: {%s}}
+%s"""
+
+
+def pod(
+    tag: str = "v0.33.0", env: str = "", limits: str = "nvidia.com/gpu: 8", more: str = ""
+) -> str:
+    return POD % (tag, env, limits, more)
+
+
+def severities(text: str, rule: str, name: str = "script.sh", **told: object) -> list[str]:
+    result = check(text, name, **told)
+    return [finding.severity for finding in result.findings if finding.name == rule]
+
+
+def test_too_few_gpus_in_one_pod_are_an_error() -> None:
+    assert ["error"] == severities(pod(), "gpu-count-short", "pod.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pod(env=", {name: RAY_ADDRESS, value: head:6379}"),
+        pod(more="  - {name: ray, image: r, command: [ray, start, --head]}\n"),
+        pod(more='  - {name: ray, image: r, command: [sh, -c, "ray start --head"]}\n'),
+    ],
+)
+def test_a_ray_cluster_can_bring_more_gpus(text: str) -> None:
+    assert [] == severities(text, "gpu-count-short", "pod.yaml")
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "expected"),
+    [
+        ("0.8.5", "H100-SXM-80GB", "warning"),
+        ("0.33.0", "H100-SXM-80GB", "error"),
+        ("0.8.5", "MI300X", "error"),
+    ],
+)
+def test_an_unset_executor_took_ray_before_016_on_nvidia_cards(
+    version: str, gpu: str, expected: str
+) -> None:
+    told = {"gpu": gpu, "gpus_per_node": 8, "nodes": 2, "engine_version": {"vllm": version}}
+    text = "vllm serve meta-llama/Llama-3.1-405B-Instruct -tp 16\n"
+    assert [expected] == severities(text, "gpu-count-short", **told)
+
+
+def test_a_cpu_build_needs_no_gpu() -> None:
+    text = pod(limits="nvidia.com/gpu: 0").replace("vllm-openai:", "vllm-openai-cpu:")
+    assert [] == severities(text, "gpu-count-short", "pod.yaml")
+
+
+def test_a_tpu_chip_may_be_several_devices() -> None:
+    text = pod(limits="google.com/tpu: 8")
+    assert ["warning"] == severities(text, "gpu-count-short", "pod.yaml")
+
+
+def test_a_sourced_file_can_set_a_variable_again() -> None:
+    script = f"TP=8\nsource ./env.sh\n{HEADS} -tp $TP\n"
+    assert ["warning"] == severities(script, "tp-heads-indivisible")
+
+
+def test_activating_an_environment_sets_no_size() -> None:
+    script = f"TP=8\nsource .venv/bin/activate\n{HEADS} -tp $TP\n"
+    assert ["error"] == severities(script, "tp-heads-indivisible")
+
+
+def test_a_variable_taken_away_hides_no_device() -> None:
+    script = f"export CUDA_VISIBLE_DEVICES=0\nenv -u CUDA_VISIBLE_DEVICES {HEADS} -tp 4\n"
+    assert [] == severities(script, "gpu-count-short")
+
+
+@pytest.mark.parametrize(
+    "option", ["--hf-overrides '{\"num_attention_heads\": 32}'", "--hf-config-path /x"]
+)
+def test_an_option_can_give_the_model_another_shape(option: str) -> None:
+    assert ["warning"] == severities(f"{HEADS} -tp 8 {option}\n", "tp-heads-indivisible")
+
+
+def test_a_script_that_installs_packages_runs_no_certain_release() -> None:
+    script = 'command: [sh, -c, "pip install -U vllm; vllm serve m --brand-new-flag 3"]'
+    text = pod().replace('args: ["meta-llama/Llama-3.1-405B-Instruct", "-tp", "16"]', script)
+    assert ["warning"] == severities(text, "flag-unknown", "pod.yaml")
+
+
+def test_pods_of_one_engine_are_no_replicas() -> None:
+    text = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: llm}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: [m, -tp, "8", -pp, "4", --distributed-executor-backend, ray]
+        resources: {limits: {nvidia.com/gpu: 8}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: llm}
+spec: {selector: {app: llm}}
+"""
+    assert [] == severities(text, "routing-blind", "set.yaml")
+    assert ["info"] == severities(
+        text.replace(", --distributed-executor-backend, ray", "").replace('"4"', '"1"'),
+        "routing-blind",
+        "set.yaml",
+    )
+
+
+def test_a_fix_offers_no_option_that_the_release_lacks() -> None:
+    text = pod(tag="v0.6.3").replace('Llama-3.1-405B-Instruct", "-tp", "16"', 'X", "-tp", "8"')
+    text = text.replace("meta-llama/X", "Qwen/Qwen2.5-7B-Instruct")
+    fixes = [fix.delta for finding in check(text, "pod.yaml").findings for fix in finding.fixes]
+    assert fixes
+    assert all("dp" not in delta for delta in fixes)
