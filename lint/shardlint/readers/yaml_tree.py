@@ -199,14 +199,13 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
         raise YamlError(f"not YAML ({error})", Span(0, 0)) from None
 
 
-_FORBIDDEN = re.compile(
-    "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
+_FORBIDDEN = "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+"""Compiled only when a text is refused: it takes longer than reading a file."""
 
 
 def _forbidden(text: str, start: int) -> YamlError:
     """The first character that YAML does not allow; libyaml counts bytes, so look for it here."""
-    found = _FORBIDDEN.search(text, start)
+    found = re.search(_FORBIDDEN, text, start)
     if found is None:
         return YamlError("a character is not allowed", Span(0, 0))
     return YamlError(f"U+{ord(found.group()):04X} is not allowed in YAML", Span(*found.span()))
