@@ -14,7 +14,6 @@ from shardlint.source import (
     Source,
     Span,
     apply,
-    parse_json,
 )
 
 # --------------------------------------------------------------------------------- positions
@@ -206,14 +205,3 @@ def test_every_slice_maps_back_to_its_own_characters(text: str, data: st.DataObj
     for index in range(len(whole)):
         span = whole.span(index, index + 1)
         assert whole.text[index] == text[span.start : span.end]
-
-
-# --------------------------------------------------------------------------------------- json
-
-
-def test_json_nested_too_deeply_is_an_error_of_its_value() -> None:
-    assert {"a": [1]} == parse_json('{"a": [1]}')
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parse_json("[" * 100_000)
-    with pytest.raises(ValueError, match="Expecting value"):
-        parse_json("")

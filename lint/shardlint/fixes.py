@@ -154,7 +154,7 @@ def _other_tp(asked: Asked) -> Iterator[dict[str, int]]:
     layout = asked.layout
     most = min(layout.tp, MOST_RANKS)
     sizes = [tp for tp in range(most, 0, -1) if asked.accepts(replace(layout, tp=tp))]
-    for tp in sizes if _plain_dp(layout) else ():
+    for tp in sizes if layout.one_group else ():
         dp, idle = divmod(asked.gpus, tp * layout.pp * layout.pcp)
         if dp and not idle and asked.accepts(replace(layout, tp=tp, dp=dp)):
             yield _changes(layout, tp=tp, dp=dp)
@@ -169,14 +169,9 @@ def _other_count(asked: Asked) -> Iterator[dict[str, int]]:
     """Fewer data-parallel ranks on the GPUs there are, then as many GPUs as are needed."""
     layout = asked.layout
     copies = (asked.devices or 0) // asked.ranks(layout).world_size
-    if _plain_dp(layout) and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
+    if layout.one_group and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
         yield _changes(layout, dp=copies)
     yield asked.count(layout) or {}
-
-
-def _plain_dp(layout: Layout) -> bool:
-    """All ranks live in one process group of one node, so that DP can be changed by its size."""
-    return layout.dp_local is None and layout.dp_rank is None and layout.nnodes == 1
 
 
 def _changes(layout: Layout, **fields: int) -> dict[str, int]:

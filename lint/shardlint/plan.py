@@ -79,6 +79,11 @@ class Layout:
     nnodes: int = 1
     executor: str | None = None
 
+    @property
+    def one_group(self) -> bool:
+        """All data-parallel ranks are started here, so that DP alone says how many there are."""
+        return self.nnodes == 1 and self.dp_local is None and self.dp_rank is None
+
 
 @record
 class KvGroup:

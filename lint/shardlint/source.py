@@ -7,7 +7,6 @@ columns are computed from offsets when somebody wants to read them.
 from __future__ import annotations
 
 import codecs
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -216,11 +215,3 @@ class Mapped:
             [*self.ends, *other.ends],
             self.literal and other.literal,
         )
-
-
-def parse_json(text: str) -> object:
-    """JSON or ValueError; deep nesting is a ValueError too, not a RecursionError."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None

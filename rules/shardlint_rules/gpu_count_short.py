@@ -45,7 +45,6 @@ from shardlint.api import (
     ConstraintRule,
     Engine,
     Found,
-    Layout,
     Note,
     ServingPlan,
     World,
@@ -102,9 +101,4 @@ def _help(world: World) -> str:
     assert ranks is not None and world.devices is not None
     asked = f"{ranks.gpus_per_pod} GPUs"
     copies = world.devices // ranks.world_size
-    return f"DP {copies}, or {asked}" if copies and one_group(world.layout) else asked
-
-
-def one_group(layout: Layout) -> bool:
-    """All data-parallel ranks are started here, so that DP alone says how many there are."""
-    return layout.nnodes == 1 and layout.dp_local is None and layout.dp_rank is None
+    return f"DP {copies}, or {asked}" if copies and world.layout.one_group else asked

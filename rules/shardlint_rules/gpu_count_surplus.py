@@ -42,7 +42,7 @@ from typing import Any
 
 from shardlint.api import Engine, Found, Known, LayoutRule, ServingPlan, World
 
-from shardlint_rules.gpu_count_short import one_group, product
+from shardlint_rules.gpu_count_short import product
 
 
 class GpuCountSurplus(LayoutRule):
@@ -77,6 +77,6 @@ class GpuCountSurplus(LayoutRule):
 def _help(world: World, devices: int) -> str:
     ranks = world.ranks
     assert ranks is not None
-    if devices % ranks.world_size == 0 and one_group(world.layout):
+    if devices % ranks.world_size == 0 and world.layout.one_group:
         return f"DP {devices // ranks.world_size} uses them all; or ask for {ranks.gpus_per_pod}"
     return f"ask for {ranks.gpus_per_pod}"

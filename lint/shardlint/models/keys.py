@@ -150,7 +150,6 @@ ATTENTION_BESIDE_STATE: Final = ("falcon_h1",)
 """Attention and a state space block in every layer."""
 TWO_ATTENTIONS: Final = ("longcat*",)
 FALCON: Final = ("falcon",)
-LATENT_BLOCKS: Final = ("deepseek_v4",)
 
 SLIDING_EVERY: Final = {
     "gemma2": 2,
