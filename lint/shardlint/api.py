@@ -7,6 +7,7 @@ change without notice.
 from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
 from shardlint.linter import Run, lint
 from shardlint.plan import (
+    NO_OPTIONS,
     Constraint,
     Device,
     Engine,
@@ -19,6 +20,7 @@ from shardlint.plan import (
     LayoutFacts,
     Memory,
     ModelFacts,
+    Options,
     Placement,
     Ranks,
     Reading,
@@ -60,13 +62,13 @@ from shardlint.project import Project, Setup
 from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 
 __all__ = [
-    "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine", "Finding", "Fix",
-    "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch", "Layout", "LayoutFacts",
-    "LayoutRule",
-    "Mapped", "Memory", "ModelFacts", "Never", "Note", "Origin", "Placement", "Plugins", "Position",
-    "Problem", "Project", "Ranks", "ReadContext", "ReadResult", "Reader", "Reading", "Refusal",
-    "Related", "Releases", "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts",
-    "ServingPlan", "Setup", "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused",
-    "World", "accepted", "apply", "at_most", "combine", "decide", "divides", "divides_either",
-    "hookimpl", "lint", "refuses", "says",
+    "NO_OPTIONS", "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine",
+    "Finding", "Fix", "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch",
+    "Layout", "LayoutFacts", "LayoutRule", "Mapped", "Memory", "ModelFacts", "Never", "Note",
+    "Options", "Origin", "Placement", "Plugins", "Position", "Problem", "Project", "Ranks",
+    "ReadContext", "ReadResult", "Reader", "Reading", "Refusal", "Related", "Releases",
+    "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts", "ServingPlan", "Setup",
+    "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused", "World", "accepted",
+    "apply", "at_most", "combine", "decide", "divides", "divides_either", "hookimpl", "lint",
+    "refuses", "says",
 ]  # fmt: skip

@@ -19,11 +19,14 @@ from typing import Any
 from shardlint.known import Known
 from shardlint.linter import Cure, Run, lint
 from shardlint.plan import (
+    NO_OPTIONS,
+    Device,
     Engine,
     Flag,
     KvGroup,
     Layout,
     ModelFacts,
+    Options,
     Ranks,
     Refusal,
     ServingPlan,
@@ -96,6 +99,8 @@ class Asked:
     devices: int | None
     stated: int | None
     node: int | None
+    options: Options = NO_OPTIONS
+    device: Device | None = None
 
     @classmethod
     def of(cls, world: World) -> Asked | None:
@@ -109,6 +114,7 @@ class Asked:
         return cls(
             world.plan, world.engine, layout, model, devices,
             stated if isinstance(stated, int) else None, placement.gpus_per_node.only,
+            world.options, world.device,
         )  # fmt: skip
 
     @property
@@ -123,8 +129,10 @@ class Asked:
         return self.engine.ranks(layout, self.model, None)
 
     def accepts(self, layout: Layout) -> bool:
-        constraints = self.engine.constraints(self.model, self.ranks(layout), layout)
-        return all(constraint.holds for constraint in constraints)
+        constraints = self.engine.constraints(
+            self.model, self.ranks(layout), layout, self.options, self.device
+        )
+        return not any(constraint.refuses for constraint in constraints)
 
     def count(self, layout: Layout) -> dict[str, int] | None:
         """The change of the GPU count that a layout needs; None if there cannot be so many."""

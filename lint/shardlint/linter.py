@@ -14,7 +14,7 @@ from typing import Any
 
 from shardlint.config import Settings, ignored_in, selected
 from shardlint.known import CONTRADICTION, MAX_WORLDS, Case, Known, worlds
-from shardlint.plan import Engine, Layout, Router, ServingPlan
+from shardlint.plan import Engine, Layout, Options, Router, ServingPlan
 from shardlint.plugins import (
     SEVERITIES,
     BrokenPlugin,
@@ -222,8 +222,23 @@ def _world(
     given = tuple(choice for case in cases for choice in case.given)
     return World(
         plan=plan, engine=engine, layout=layout, model=model, ranks=ranks, devices=devices,
-        values=values, given=given,
+        values=values, given=given, options=certain_options(plan),
+        device=values.get("placement.gpu", _certain(plan.placement.gpu)),
     )  # fmt: skip
+
+
+def _certain(fact: Known[Any]) -> Any:
+    """The one value that a fact has whatever is assumed, else None."""
+    return None if fact.assumes else fact.only
+
+
+def certain_options(plan: ServingPlan) -> Options:
+    """The options of a plan, apart by whether their value is certain."""
+    stated = {name: fact for name, fact in plan.options.items() if not fact.is_unset}
+    values = {name: _certain(fact) for name, fact in stated.items()}
+    certain = {name: value for name, value in values.items() if value is not None}
+    uncertain = frozenset(stated.keys() - certain.keys())
+    return Options(values=certain, unknown=uncertain, open=plan.open_ended is not None)
 
 
 def _judge(

@@ -215,6 +215,31 @@ class Ranks:
     visible_devices: int | None = None
 
 
+@record(kw_only=True)
+class Options:
+    """What else the engine is asked, by the engine's own names: options and variables.
+
+    `values` holds what is certain, without what is not stated; `unknown` are the names that are
+    stated with a value that is not certain. `open`: what is not here may be stated elsewhere.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    unknown: frozenset[str] = frozenset()
+    open: bool = False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    def sure(self, *names: str) -> bool:
+        """Whether each of them is either stated with a certain value or not stated at all."""
+        if self.open and any(name not in self.values for name in names):
+            return False
+        return self.unknown.isdisjoint(names)
+
+
+NO_OPTIONS = Options()
+
+
 def divides(left: int, right: int) -> bool:
     return right > 0 and left % right == 0
 
@@ -236,7 +261,11 @@ class Constraint:
     the engine's own text without its variable parts (found since release `refusal_since`), and
     `consequence` what happens, as a clause. `facts` are the fields of ModelFacts that the numbers
     rest on. An `advisory` constraint is not certain enough to be reported, but no layout that
-    breaks it is ever offered as a cure.
+    breaks it is ever offered as a cure. One of a milder `severity` than error does not refuse.
+
+    `sentence` says what is wrong where two numbers do not; it may use {left} and {right}. `places`
+    are the facts to point at, best first ("layout.dcp", "options.enable_eplb"); without them, the
+    layout fields that could cure it. `remedy` is what to do instead, for people.
     """
 
     rule: str
@@ -252,10 +281,19 @@ class Constraint:
     refusal_since: str | None = None
     facts: tuple[str, ...] = ()
     advisory: bool = False
+    severity: Literal["error", "warning", "info"] = "error"
+    sentence: str | None = None
+    places: tuple[str, ...] = ()
+    remedy: str | None = None
 
     @property
     def holds(self) -> bool:
         return self.test(self.left, self.right)
+
+    @property
+    def refuses(self) -> bool:
+        """The engine does not start, or is not sure to."""
+        return self.severity == "error" and not self.holds
 
 
 # ----------------------------------------------------------------------------- facts of a plan
@@ -423,6 +461,8 @@ class ServingPlan:
     fleet: Fleet = Fleet()
     memory: Memory = Memory()
     flags: tuple[Flag, ...] = ()
+    options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """What the engine's constraints look at beside the layout, by the engine's own names."""
     argv: tuple[Text, ...] = ()
     open_ended: str | None = None
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
@@ -432,6 +472,8 @@ class ServingPlan:
 
     def fact(self, path: str) -> Known[Any]:
         """A fact by its dotted name, such as "layout.tp" or "placement.gpus_per_pod"."""
+        if path.startswith("options."):
+            return self.options.get(path.removeprefix("options."), Known.unset())
         value: Any = self
         for part in path.split("."):
             value = getattr(value, part)
@@ -493,6 +535,7 @@ class Reading:
     layout: LayoutFacts
     memory: Memory
     open_ended: str | None = None
+    options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Engine(Protocol):
@@ -523,7 +566,12 @@ class Engine(Protocol):
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks: ...
 
     def constraints(
-        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+        self,
+        model: ModelFacts | None,
+        ranks: Ranks,
+        layout: Layout,
+        options: Options = NO_OPTIONS,
+        device: Device | None = None,
     ) -> Iterator[Constraint]:
         """Every constraint that the known facts allow to state, held or not."""
         ...
@@ -551,11 +599,16 @@ class Engine(Protocol):
 
 
 def refuses(
-    engine: Engine, layout: Layout, model: ModelFacts | None, devices: int | None = None
+    engine: Engine,
+    layout: Layout,
+    model: ModelFacts | None,
+    devices: int | None = None,
+    options: Options = NO_OPTIONS,
+    device: Device | None = None,
 ) -> Constraint | None:
-    """The first constraint that a layout breaks."""
+    """The first constraint that refuses a layout."""
     ranks = engine.ranks(layout, model, devices)
-    for constraint in engine.constraints(model, ranks, layout):
-        if not constraint.holds:
+    for constraint in engine.constraints(model, ranks, layout, options, device):
+        if constraint.refuses:
             return constraint
     return None

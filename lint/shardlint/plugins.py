@@ -26,11 +26,13 @@ import pluggy
 
 from shardlint.known import Choice, Known
 from shardlint.plan import (
+    NO_OPTIONS,
     Constraint,
     Device,
     Engine,
     Layout,
     ModelFacts,
+    Options,
     Ranks,
     Router,
     ServingPlan,
@@ -112,22 +114,25 @@ class World:
     devices: int | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     given: tuple[Choice, ...] = ()
+    options: Options = NO_OPTIONS
+    device: Device | None = None
+    """The card, if it is certain or the rule asked for it."""
 
     def constraints(self, rule: str) -> Iterator[Constraint]:
         """Constraints of one rule in this world."""
+        return (constraint for constraint in self.all_constraints() if constraint.rule == rule)
+
+    def all_constraints(self) -> Iterator[Constraint]:
         if self.ranks is None:
-            return
-        for constraint in self.engine.constraints(self.model, self.ranks, self.layout):
-            if constraint.rule == rule:
-                yield constraint
+            return iter(())
+        return self.engine.constraints(
+            self.model, self.ranks, self.layout, self.options, self.device
+        )
 
     @property
     def starts(self) -> bool:
         """No constraint that is known here refuses the layout; GPU counts are left aside."""
-        if self.ranks is None:
-            return True
-        constraints = self.engine.constraints(self.model, self.ranks, self.layout)
-        return all(item.holds for item in constraints)
+        return not any(item.refuses for item in self.all_constraints())
 
     @property
     def whole(self) -> Layout | None:
@@ -242,11 +247,12 @@ class ConstraintRule(LayoutRule):
     """A rule whose numbers, places and refusal come with the engine's constraints of its name.
 
     A subclass writes a message template over `Constraint` (`{left}`, `{right}`, `{subject}`) plus
-    `{says}`: what happens and the engine's own words.
+    `{says}`: what happens and the engine's own words. A constraint with a sentence of its own is
+    told by that.
     """
 
     severity: ClassVar[Severity] = "error"
-    message: ClassVar[str]
+    message: ClassVar[str] = "{sentence}; {says}"
 
     def check(self, world: World) -> Iterator[Found]:
         for constraint in world.constraints(self.name):
@@ -254,24 +260,24 @@ class ConstraintRule(LayoutRule):
                 yield self.found(constraint, world)
 
     def found(self, constraint: Constraint, world: World) -> Found:
-        places = tuple(f"layout.{name}" for name in constraint.cures)
+        places = constraint.places or tuple(f"layout.{name}" for name in constraint.cures)
         return Found(
             message=self.text(constraint, world),
             at=world.origin(*places),
-            help=sizes(world, constraint.cures),
-            repair=Repair("layout"),
+            severity=None if constraint.severity == "error" else constraint.severity,
+            help=constraint.remedy or sizes(world, constraint.cures),
+            repair=Repair("layout") if constraint.cures else None,
             since=constraint.since,
             until=constraint.until,
             facts=constraint.facts,
         )
 
     def text(self, constraint: Constraint, world: World) -> str:
-        return self.message.format(
-            left=constraint.left,
-            right=constraint.right,
-            subject=constraint.subject,
-            says=says(world, constraint),
-        )
+        told = {"left": constraint.left, "right": constraint.right}
+        if constraint.sentence is not None:
+            sentence = constraint.sentence.format(**told)
+            return f"{sentence}; {says(world, constraint)}"
+        return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
 
 
 def says(world: World, constraint: Constraint) -> str:
@@ -313,8 +319,10 @@ def accepted(world: World, field: str, candidates: Iterable[int]) -> list[int]:
         change: dict[str, Any] = {field: value}
         layout = replace(present, **change)
         ranks = world.engine.ranks(layout, world.model, None)
-        constraints = world.engine.constraints(world.model, ranks, layout)
-        if all(constraint.holds for constraint in constraints):
+        constraints = world.engine.constraints(
+            world.model, ranks, layout, world.options, world.device
+        )
+        if not any(constraint.refuses for constraint in constraints):
             found.append(value)
     return found
 

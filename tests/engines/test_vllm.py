@@ -10,7 +10,7 @@ from engines.commands import ENGINE, NOWHERE, launch, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardlint.engines import builtin, launchers
-from shardlint.engines.vllm import READS
+from shardlint.engines.vllm_constraints import READS
 from shardlint.known import Case, Known
 from shardlint.plan import Constraint, Layout, ModelFacts, Releases, ServingPlan
 

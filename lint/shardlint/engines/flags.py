@@ -573,5 +573,68 @@ def switch(flag: Flag | None) -> Known[bool]:
     )
 
 
+def options(parsed: ParsedWords, table: FlagView) -> dict[str, Known[Any]]:
+    """Every option that is there, by its name with underscores, as a value of its type.
+
+    An on/off option is a bool, a JSON option what it holds (its dotted keys take the place of the
+    object, as in the parser), an option of many values a list. What cannot be read is unknown.
+    """
+    found: dict[str, Known[Any]] = {}
+    for name in dict.fromkeys(flag.flag for flag in parsed.flags if flag.flag):
+        option = table.by_name[name][0]
+        key = name.removeprefix("--").replace("-", "_")
+        dotted = [flag for flag in parsed.flags if flag.flag == name and flag.dotted]
+        if dotted:
+            found[key] = _keyed(dotted, parsed)
+        elif option.takes == "none":
+            found[key] = parsed.switched(name)
+        elif option.takes != "many":
+            found[key] = parsed.read(name, CONVERT.get(option.type, str))
+    return found
+
+
+def _keyed(dotted: Sequence[Flag], parsed: ParsedWords) -> Known[Any]:
+    """One object from the options that each give one of its keys."""
+    whole: dict[str, Any] = {}
+    for flag in dotted:
+        value = converted(flag, _loose)
+        if value.only is None or parsed.open_ended or "+" in (flag.dotted or ""):
+            return Known.unknown(value.reason or "given key by key", flag.written.place)
+        *path, last = (flag.dotted or "").split(".")
+        inner = whole
+        for part in path:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                return Known.unknown("one key is given two ways", flag.written.place)
+        inner[last] = value.only
+    place, assumes = dotted[0].written.place, {a for f in dotted for a in f.written.assumes}
+    return Known.of(whole, place, assumes=assumes)
+
+
+def _loose(text: str) -> Any:
+    """The value of a dotted option: JSON, else a number as people write it, else text."""
+    for convert in (json.loads, human):
+        try:
+            return convert(text)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{text[:40]!r} is not JSON") from None
+
+
+CONVERT: dict[str, Callable[[str], Any]] = {
+    "int": whole,
+    "float": fraction,
+    "human_int": human,
+    "json": _json,
+}
+
+
 def names(flags: Iterable[Flag]) -> frozenset[str]:
     return frozenset(flag.flag for flag in flags if flag.flag)

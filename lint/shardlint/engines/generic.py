@@ -8,13 +8,16 @@ from typing import Literal
 from shardlint.engines import launchers
 from shardlint.known import Known
 from shardlint.plan import (
+    NO_OPTIONS,
     Constraint,
+    Device,
     Flag,
     Launch,
     Layout,
     LayoutFacts,
     Memory,
     ModelFacts,
+    Options,
     Ranks,
     Reading,
     Releases,
@@ -60,7 +63,12 @@ class RecognisedEngine:
         raise LookupError(f"the ranks of {self.label} are not known")
 
     def constraints(
-        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+        self,
+        model: ModelFacts | None,
+        ranks: Ranks,
+        layout: Layout,
+        options: Options = NO_OPTIONS,
+        device: Device | None = None,
     ) -> Iterator[Constraint]:
         yield from ()
 

@@ -124,6 +124,7 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
+        options=reading.options,
         argv=launch.argv,
         open_ended=reading.open_ended,
         sites=_sites(engine, reading, launch.argv, host, narrowing, versions),

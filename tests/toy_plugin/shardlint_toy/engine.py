@@ -7,7 +7,9 @@ from itertools import pairwise
 from typing import Literal
 
 from shardlint.api import (
+    NO_OPTIONS,
     Constraint,
+    Device,
     Flag,
     Known,
     Launch,
@@ -15,6 +17,7 @@ from shardlint.api import (
     LayoutFacts,
     Memory,
     ModelFacts,
+    Options,
     Ranks,
     Reading,
     Releases,
@@ -77,7 +80,12 @@ class ToyEngine:
         )
 
     def constraints(
-        self, model: ModelFacts | None, ranks: Ranks, layout: Layout
+        self,
+        model: ModelFacts | None,
+        ranks: Ranks,
+        layout: Layout,
+        options: Options = NO_OPTIONS,
+        device: Device | None = None,
     ) -> Iterator[Constraint]:
         if model is not None and model.attention_heads is not None:
             yield Constraint(
