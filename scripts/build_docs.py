@@ -60,6 +60,7 @@ def rule_page(rule: type[Rule]) -> str:
     switch = "on" if rule.enabled else "off"
     head = f"`{rule.id}` · {rule.severity} · {switch} by default · {_fix(rule)}"
     page = re.sub(r"^```(\w+) fails$", r"Reported:\n\n```\1", rule.page(), flags=re.M)
+    page = re.sub(r"^```(\w+) told$", r"With this configuration:\n\n```\1", page, flags=re.M)
     page = re.sub(r"^```(\w+) passes$", r"Not reported:\n\n```\1", page, flags=re.M)
     return f"{NOTICE.format(source)}# {rule.name}\n\n{head}\n\n{page}"
 

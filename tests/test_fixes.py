@@ -140,7 +140,6 @@ def test_kv_bytes_of_the_worked_example_are_exact() -> None:
         ("", {"before": 14_336, "after": 14_336}),
         (" --kv-cache-dtype fp8", {"before": 7_168, "after": 7_168}),
         (" --kv-cache-dtype nvfp4", None),
-        (" -dcp 2", None),
     ],
 )
 def test_kv_bytes_are_given_only_where_they_are_certain(
@@ -154,8 +153,7 @@ def test_kv_bytes_are_given_only_where_they_are_certain(
     ("options", "titles"),
     [
         ("-tp 8 -pp 2", ["TP 8 × PP 2 → TP 4 × PP 2 on the same 8 GPUs"]),
-        ("-tp 8 -ep", ["TP 8 → TP 4 × DP 2 on the same 8 GPUs",
-                       "TP 8 → TP 4 on 4 GPUs instead of 8"]),
+        ("-tp 8 -ep", []),
         ("-tp 16 -dp 2", ["TP 16 × DP 2 → TP 4 × DP 2 on the same 8 GPUs"]),
         ("-tp 8 -dp 2 -dpl 1", ["TP 8 × DP 2 → TP 4 × DP 2 on 4 GPUs instead of 8"]),
         ("-tp 8 --distributed-executor-backend ray", []),

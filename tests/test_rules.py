@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ TABLE = """
 NAMES = {f"SL{number}": name for number, name in re.findall(r"(\d{3}) ([a-z0-9-]+)", TABLE)}
 
 BLOCK = re.compile(r"^```(\w+) (fails|passes)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOLD = re.compile(r"^```toml told\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""What the user's configuration says while the examples of a page are linted."""
 FILES = {"sh": "script.sh", "yaml": "manifest.yaml"}
 
 
@@ -65,7 +68,9 @@ class Example(NamedTuple):
         return {number for number, line in enumerate(self.text.split("\n"), 1) if end.search(line)}
 
     def findings(self) -> list[Any]:
-        result = check(self.text, FILES[self.language])
+        told = "".join(TOLD.findall(self.rule.page()))
+        models = tomllib.loads(told).get("models")
+        result = check(self.text, FILES[self.language], models=models)
         return [finding for finding in result.findings if finding.name == self.rule.name]
 
 
@@ -122,7 +127,7 @@ def test_page_has_summary_reason_examples_and_fix(rule: type[Rule]) -> None:
     assert len(reason) > len(summary)
     assert [text for text in paragraphs if text.startswith("Fix: ")]
     assert {"fails", "passes"} == {verdict for _, verdict, _ in BLOCK.findall(page)}
-    assert page.count("```") == 2 * len(BLOCK.findall(page))
+    assert page.count("```") == 2 * (len(BLOCK.findall(page)) + len(TOLD.findall(page)))
 
 
 @pytest.mark.parametrize("example", examples("fails", "sh", "yaml"))

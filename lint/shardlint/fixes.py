@@ -150,8 +150,9 @@ def _layouts(asked: Asked) -> Iterator[dict[str, int]]:
     seen: list[dict[str, int]] = []
     if asked.ranks(asked.layout).gpus_per_pod is None:
         return
-    deltas = _other_count(asked) if asked.accepts(asked.layout) else _other_tp(asked)
-    for delta in deltas:
+    accepted = asked.accepts(asked.layout)
+    ways = (_other_count,) if accepted else (_other_tp, _other_pp)
+    for delta in (delta for way in ways for delta in way(asked)):
         if delta and delta not in seen:
             seen.append(delta)
             yield delta
@@ -171,6 +172,23 @@ def _other_tp(asked: Asked) -> Iterator[dict[str, int]]:
         count = asked.count(replace(layout, tp=tp))
         if count is not None:
             yield _changes(layout, tp=tp) | count
+
+
+def _other_pp(asked: Asked) -> Iterator[dict[str, int]]:
+    """Fewer stages: with more TP on the same GPUs, then with fewer GPUs."""
+    layout = asked.layout
+    wide = layout.tp * layout.pp
+    fewer = range(min(layout.pp, MOST_RANKS) - 1, 0, -1)
+    for pp in fewer:
+        if wide % pp == 0 and asked.accepts(replace(layout, tp=wide // pp, pp=pp)):
+            yield _changes(layout, tp=wide // pp, pp=pp)
+            break
+    for pp in fewer:
+        if asked.accepts(replace(layout, pp=pp)):
+            count = asked.count(replace(layout, pp=pp))
+            if count is not None:
+                yield _changes(layout, pp=pp) | count
+            break
 
 
 def _other_count(asked: Asked) -> Iterator[dict[str, int]]:

@@ -168,12 +168,17 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
         return
     names = rule.fields(engine)
     facts = {name: _fact(plan, name) for name in names}
-    missing = _missing(rule, facts)
-    if missing is None:
+    missing = _missing(facts)
+    lacking = None if missing else _lacking(rule, facts)
+    if missing is None and (lacking is None or rule.partial):
         all_worlds = [_world(plan, engine, facts, world) for world in worlds(*facts.values())]
-        collected.hits.extend(_judge(rule, plan, facts, all_worlds))
+        hits = list(_judge(rule, plan, facts, all_worlds))
+        collected.hits.extend(hits)
+        if hits:
+            lacking = None
         if not all_worlds:
             missing = names[0], CONTRADICTION
+    missing = missing or lacking
     if missing is not None and not rule.settled(facts):
         row = UndecidedRule(plan.id, rule.id, rule.name, *missing)
         collected.undecided.append(row)
@@ -188,7 +193,7 @@ def _fact(plan: ServingPlan, name: str) -> Known[Any]:
     return plan.fact(name)
 
 
-def _missing(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
+def _missing(facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
     """The first fact that is not decided, with the reason."""
     count = 1
     for name, fact in facts.items():
@@ -197,6 +202,11 @@ def _missing(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | N
         count *= len(fact.cases)
     if count > MAX_WORLDS:
         return next(iter(facts)), "too many combinations"
+    return None
+
+
+def _lacking(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
+    """The first field of the model that is not known, with the reason."""
     if "model_facts" in facts:
         for case in facts["model_facts"].cases:
             if lacking := rule.lacks(case.value):
@@ -238,7 +248,10 @@ def certain_options(plan: ServingPlan) -> Options:
     values = {name: _certain(fact) for name, fact in stated.items()}
     certain = {name: value for name, value in values.items() if value is not None}
     uncertain = frozenset(stated.keys() - certain.keys())
-    return Options(values=certain, unknown=uncertain, open=plan.open_ended is not None)
+    return Options(
+        values=certain, unknown=uncertain, open=plan.open_ended is not None,
+        releases=plan.versions.values,
+    )  # fmt: skip
 
 
 def _judge(

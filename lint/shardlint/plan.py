@@ -116,9 +116,13 @@ class ModelFacts:
 
     `other_attention_heads` and `other_kv_heads` are further head counts of layers of another kind.
     `dense_ffn` says whether a layer of width `intermediate_size` exists at all (a mixture of
-    experts may carry the key without one). `quantization` is empty where the weights are stored in
-    the model's own type, None where that is not known. `assumed` gives the reasons not to rest an
-    error on these facts, except on the `confirmed` fields alone.
+    experts may carry the key without one). `moe_layers` are the layers that are mixtures,
+    counted from 0; `mamba_width` is the inner width of the first kind of Mamba;
+    `deepstack_levels` are the first layers that the vision tower feeds; `default_context` is
+    what engines derive from the config, `longest_context` the most that they may be asked for,
+    in tokens. `quantization` is empty where the weights are stored in the model's own type,
+    None where that is not known. `assumed` gives the reasons not to rest an error on these
+    facts, except on the `confirmed` fields alone.
     """
 
     id: str
@@ -135,12 +139,26 @@ class ModelFacts:
     experts_per_token: int | None = None
     moe_intermediate_size: int | None = None
     shared_expert_intermediate_size: int | None = None
+    moe_layers: tuple[int, ...] | None = None
     kv_lora_rank: int | None = None
+    q_lora_rank: int | None = None
+    qk_nope_head_dim: int | None = None
     qk_rope_head_dim: int | None = None
+    v_head_dim: int | None = None
+    linear_num_key_heads: int | None = None
     linear_num_value_heads: int | None = None
+    linear_key_head_dim: int | None = None
+    linear_value_head_dim: int | None = None
+    mamba_heads: int | None = None
+    mamba_groups: int | None = None
+    mamba_width: int | None = None
     vision_heads: int | None = None
+    vision_intermediate_size: int | None = None
     vision_tower: bool | None = None
+    deepstack_levels: int | None = None
     max_position_embeddings: int | None = None
+    default_context: int | None = None
+    longest_context: int | None = None
     tie_word_embeddings: bool | None = None
     other_attention_heads: tuple[int, ...] = ()
     other_kv_heads: tuple[int, ...] = ()
@@ -221,11 +239,13 @@ class Options:
 
     `values` holds what is certain, without what is not stated; `unknown` are the names that are
     stated with a value that is not certain. `open`: what is not here may be stated elsewhere.
+    Constraints that no release of `releases` has are not stated; without releases, all are.
     """
 
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unknown: frozenset[str] = frozenset()
     open: bool = False
+    releases: tuple[Releases, ...] = ()
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
@@ -235,6 +255,17 @@ class Options:
         if self.open and any(name not in self.values for name in names):
             return False
         return self.unknown.isdisjoint(names)
+
+    def reaches(self, since: str | None, until: str | None) -> bool:
+        """Whether a possible release is since `since` and before `until`."""
+        if not self.releases or not (since or until):
+            return True
+        return any(_meets(item.first, item.last, since, until) for item in self.releases)
+
+
+@lru_cache(maxsize=4096)
+def _meets(first: str, last: str, since: str | None, until: str | None) -> bool:
+    return Releases(first, last).meets(since, until)
 
 
 NO_OPTIONS = Options()

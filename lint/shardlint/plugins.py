@@ -173,6 +173,8 @@ class Rule:
     """Fields of ModelFacts that the rule rests on; they must be known for it to be decided."""
     enabled: ClassVar[bool] = True
     gate: ClassVar[bool] = False
+    partial: ClassVar[bool] = False
+    """The rule finds what it can where fields of the model are missing."""
     fix: ClassVar[Applicability | None] = None
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
@@ -252,6 +254,7 @@ class ConstraintRule(LayoutRule):
     """
 
     severity: ClassVar[Severity] = "error"
+    partial: ClassVar[bool] = True
     message: ClassVar[str] = "{sentence}; {says}"
 
     def check(self, world: World) -> Iterator[Found]:

@@ -5,6 +5,12 @@ vocabulary. vLLM pads the vocabulary to a multiple of 64 and nothing else, so a 
 can suit every head count and still fail: "{size} is not divisible by {TP}"
 (`distributed/utils.py`), or a bare AssertionError where several matrices are fused (`linear.py`).
 
+The same holds for the heads of a vision tower, unless it is kept whole on every rank
+(`--mm-encoder-tp-mode data`) or its class does so by itself; for the groups of Mamba layers ("If
+tensor parallel world size does not divide num_groups, then num_groups must equal 1"); for the value
+heads of linear attention; and for the width of experts, which are cut by tensor × data parallel
+size unless expert parallelism is on.
+
 ```sh fails
 vllm serve Qwen/Qwen3-Coder-480B-A35B-Instruct --tensor-parallel-size 6  # shard-dim-indivisible
 ```

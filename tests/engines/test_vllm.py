@@ -213,14 +213,13 @@ def test_refusal_of_gpus_is_quoted_from_the_release_that_has_it() -> None:
 @pytest.mark.parametrize(
     ("model", "asked", "subject"),
     [
-        (replace(MOE, moe_intermediate_size=768), {"tp": 2, "dp": 5}, "expert width"),
+        (replace(MOE, quantization=None), {"tp": 2, "dp": 5}, "expert width"),
         (replace(DENSE, vision_heads=16), {"tp": 32}, "vision heads"),
-        (replace(DENSE, linear_num_value_heads=16), {"tp": 32}, "linear attention value heads"),
-        (replace(DENSE, shared_expert_intermediate_size=24), {"tp": 16}, "shared expert width"),
-        (replace(DENSE, quantization={"group_size": 128}), {"tp": 32}, "FFN width in scales"),
-        (replace(DENSE, quantization={"weight_block_size": [128, 128]}), {"tp": 32},
-         "FFN width in scales"),
-        (DENSE, {"tp": 4, "nnodes": 3}, "GPUs"),
+        (replace(DENSE, vision_heads=16, architecture="InternVLForConditionalGeneration"),
+         {"tp": 32}, "vision heads"),
+        (replace(DENSE, linear_num_key_heads=16), {"tp": 32}, "linear attention key heads"),
+        (replace(MOE, shared_expert_intermediate_size=24), {"tp": 16, "ep": True},
+         "shared expert width"),
     ],
 )  # fmt: skip
 def test_what_is_not_certain_is_advice_and_never_reported(

@@ -179,7 +179,8 @@ class VLLM:
         options: Options = NO_OPTIONS,
         device: Device | None = None,
     ) -> Iterator[Constraint]:
-        return vllm_constraints.constraints(model, ranks, layout, options, device)
+        found = vllm_constraints.constraints(model, ranks, layout, options, device)
+        return (item for item in found if options.reaches(item.since, item.until))
 
     # --------------------------------------------------------------------------------- options
 

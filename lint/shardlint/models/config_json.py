@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shardlint.models import attention, keys, quantization
+from shardlint.models import attention, keys, layers, quantization
 from shardlint.models.errors import ModelError
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
@@ -38,20 +38,23 @@ def facts_from_config(
         raise ModelError(f"{id}: config.json is not a mapping")
     parts = _parts(View(config))
     text = parts.text
-    layers = attention.layer_count(text)
+    count = attention.layer_count(text)
     return ModelFacts(
         id=id,
         model_type=View(config).word("model_type"),
         architecture=_architecture(View(config)),
-        num_layers=layers,
+        num_layers=count,
         hidden_size=text.count(*keys.HIDDEN),
         vocab_size=text.count(*keys.VOCAB) or parts.outer.count(*keys.VOCAB),
         max_position_embeddings=_max_length(parts),
         tie_word_embeddings=_tied(parts),
         torch_dtype=_dtype(parts),
         linear_num_value_heads=text.count("linear_num_value_heads"),
-        quantization=_quantization(parts, quant_config, layers),
+        quantization=_quantization(parts, quant_config, count),
+        moe_layers=layers.moe_layers(text, parts.model_type),
         provenance=PROVENANCE,
+        **layers.widths(text, parts.model_type),
+        **layers.contexts(text, parts.model_type),
         **_attention(parts),
         **_ffn(parts),
         **_vision(parts.outer, View(config)),
@@ -112,7 +115,12 @@ def _vision(outer: View, config: View) -> dict[str, Any]:
     """Whether there is a tower; open when the architecture takes more than text says."""
     tower = outer.part(*keys.VISION)
     if tower is not None:
-        return {"vision_tower": True, "vision_heads": tower.count(*keys.VISION_HEADS)}
+        return {
+            "vision_tower": True,
+            "vision_heads": tower.count(*keys.VISION_HEADS),
+            "vision_intermediate_size": layers.vision_width(tower),
+            "deepstack_levels": len(tower.items("deepstack_visual_indexes")) or None,
+        }
     takes_more = (_architecture(config) or "").endswith(keys.TAKES_MORE_THAN_TEXT)
     return {"vision_tower": None if takes_more and not outer.stated(*keys.AUDIO) else False}
 

@@ -5,7 +5,7 @@ A record leaves out what is not known, what is empty, and `DEFAULTS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -25,7 +25,9 @@ def packed(facts: ModelFacts, guess: Mapping[str, Any] | None = None) -> dict[st
         value = getattr(facts, field.name)
         if field.name in DEFAULTS:
             value = _against_default(value, DEFAULTS[field.name])
-        if field.name != "id" and value is not None and value != ():
+        if field.name == "moe_layers" and value is not None:
+            record[field.name] = _ranges(value)
+        elif field.name != "id" and value is not None and value != ():
             record[field.name] = list(value) if isinstance(value, tuple) else value
     if facts.kv_groups:
         record["kv_groups"] = [_packed_group(group) for group in facts.kv_groups]
@@ -45,6 +47,32 @@ def _packed_group(group: KvGroup) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if value is not None and value is not False}
 
 
+def _ranges(numbers: Iterable[int]) -> str:
+    """0, 1, 2, 5 as "0-2,5"; every second one up to 9 as "1-9:2"."""
+    parts: list[str] = []
+    rest = list(numbers)
+    while rest:
+        step = rest[1] - rest[0] if len(rest) > 1 else 1
+        end = 1
+        while end < len(rest) and rest[end] - rest[end - 1] == step:
+            end += 1
+        if end < 3:
+            step, end = 1, 1
+        tail = f"-{rest[end - 1]}" + (f":{step}" if step > 1 else "")
+        parts.append(f"{rest[0]}" + (tail if end > 1 else ""))
+        rest = rest[end:]
+    return ",".join(parts)
+
+
+def _numbers(ranges: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in filter(None, ranges.split(",")):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        found += range(int(first), int(last or first) + 1, int(step or 1))
+    return tuple(found)
+
+
 def unpacked(id: str, record: Mapping[str, Any]) -> ModelFacts:
     """The facts of a record."""
     values = {**DEFAULTS, **record}
@@ -52,6 +80,8 @@ def unpacked(id: str, record: Mapping[str, Any]) -> ModelFacts:
     for key in DEFAULTS:
         if values[key] == UNKNOWN:
             values[key] = None
+    if "moe_layers" in record:
+        values["moe_layers"] = _numbers(record["moe_layers"])
     values["kv_groups"] = [KvGroup(**group) for group in record.get("kv_groups", ())]
     tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return ModelFacts(id=id, **{**values, **tuples})

@@ -12,6 +12,7 @@ from shardlint.plan import KvGroup, ModelFacts
 
 NOT_STATED_BY_HAND: Final = ("id", "provenance", "assumed", "confirmed")
 COUNTS, GROUPS, TABLE = "tuple[int, ...]", "tuple[KvGroup, ...]", "Mapping[str, Any] | None"
+LAYERS = "tuple[int, ...] | None"
 COUNT, FLAG, TEXT = "int | None", "bool | None", "str | None"
 FIELDS: Final = {
     field.name: str(field.type)
@@ -44,6 +45,10 @@ def _is_list(value: object, fits: Callable[[object], bool], length: int | None =
     return length is None or len(value) == length
 
 
+def _is_index(value: object) -> bool:
+    return value == 0 or is_count(value)
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, Mapping)
 
@@ -53,6 +58,7 @@ KINDS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     FLAG: (lambda value: isinstance(value, bool), "true or false"),
     TEXT: (lambda value: isinstance(value, str) and value != "", "a text"),
     COUNTS: (lambda value: _is_list(value, is_count), "a list of positive integers"),
+    LAYERS: (lambda value: _is_list(value, _is_index), "a list of layers, counted from 0"),
     GROUPS: (lambda value: _is_list(value, _is_table), "a list of tables"),
     TABLE: (_is_table, "a table"),
     "block": (lambda value: _is_list(value, is_count, 2), "a list of two positive integers"),
@@ -104,7 +110,7 @@ def _values(table: Mapping[str, Any], where: str) -> dict[str, Any]:
             values[key] = _quantization(values[key], inner)
         elif kind == GROUPS:
             values[key] = tuple(_group(group, inner) for group in values[key])
-        elif kind == COUNTS:
+        elif kind in (COUNTS, LAYERS):
             values[key] = tuple(values[key])
     return values
 

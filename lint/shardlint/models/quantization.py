@@ -36,6 +36,7 @@ FIELDS: Final = (
     "weight_block_size",
     "expert_dtype",
     "kv_cache_quant_algo",
+    "targets",
     "ignore",
     "ignore_layers",
 )
@@ -153,7 +154,14 @@ def _groups(view: View) -> dict[str, Any]:
     schemes = [scheme for scheme in schemes if scheme]
     if any(scheme != schemes[0] for scheme in schemes):
         return {"quant_algo": MIXED}
-    return schemes[0] if schemes else {}
+    return {**schemes[0], **_targets(groups)} if schemes else {}
+
+
+def _targets(groups: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers that are quantized, if they are not all linear ones."""
+    parts = [View(group) for group in groups.values() if isinstance(group, Mapping)]
+    names = {str(name) for part in parts for name in part.items("targets")}
+    return {"targets": "some"} if names and names != {"Linear"} else {}
 
 
 def _scheme(group: View) -> dict[str, Any]:

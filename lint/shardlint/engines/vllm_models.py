@@ -1,0 +1,246 @@
+"""What vLLM builds of a model: matrices and their sizes, and what its class does otherwise.
+
+One `Shape` per model holds what does not depend on the layout, so that one more layout costs
+little. Exceptions by class come from data/vllm_architectures.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from shardlint.plan import ModelFacts
+from shardlint.record import record
+
+Split: TypeAlias = Literal["tp", "experts"]
+
+VOCABULARY_PADDING = 64
+"""vllm 0.33.0, vocab_parallel_embedding.py: rows are padded to this, whatever the TP size."""
+
+MOST_MODELS = 512
+
+
+@record
+class Width:
+    """A size that is cut in equal parts, and the fields of ModelFacts that it comes from."""
+
+    subject: str
+    size: int
+    facts: tuple[str, ...]
+    certain: bool = True
+
+
+@record
+class Scaled:
+    """A width whose parts must hold whole quantization scales.
+
+    `split` says by what it is cut. `part` is the class of matrices, as in the record of skipped
+    ones.
+    """
+
+    subject: str
+    size: int
+    part: str
+    split: Split
+    facts: tuple[str, ...]
+
+
+@record(kw_only=True)
+class Special:
+    """What the class of a model does otherwise; `row` is an exception of the table."""
+
+    key: str
+    value: Any
+    since: str | None
+    until: str | None
+    platform: str | None
+    text: str
+    certain: bool
+
+
+@record(kw_only=True)
+class Shape:
+    """The parts of one model that a layout cuts."""
+
+    widths: tuple[Width, ...]
+    shared: Width | None
+    experts: Width | None
+    vision: tuple[Width, ...]
+    scaled: tuple[Scaled, ...]
+    special: Mapping[str, tuple[Special, ...]]
+    no_pipeline: tuple[tuple[str | None, str | None], ...]
+    encoder: str | None
+    encoder_whole: bool
+    """The tower can be kept whole on every rank (`--mm-encoder-tp-mode data`)."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    path = Path(__file__).parent / "data" / "vllm_architectures.json"
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+_shapes: dict[int, tuple[ModelFacts, Shape]] = {}
+
+
+def shape(model: ModelFacts) -> Shape:
+    """The shape of a model, worked out once for each object."""
+    found = _shapes.get(id(model))
+    if found is None:
+        if len(_shapes) >= MOST_MODELS:
+            _shapes.clear()
+        found = _shapes[id(model)] = (model, _shape(model))
+    return found[1]
+
+
+def _shape(model: ModelFacts) -> Shape:
+    row = _row(model)
+    special = _special(model, row)
+    padded = "pads_mlp" in special
+    return Shape(
+        widths=tuple(_widths(model, padded)),
+        shared=_known(
+            "shared expert width", model, "shared_expert_intermediate_size", certain=not padded
+        ),
+        experts=_experts(model, padded),
+        vision=tuple(_vision(model)),
+        scaled=tuple(item for item in _scaled(model) if not (padded and item.part in PADDED)),
+        special=special,
+        no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
+        encoder=row.get("encoder_heads"),
+        encoder_whole=bool(row.get("encoder_data_mode")),
+    )
+
+
+def _row(model: ModelFacts) -> dict[str, Any]:
+    """The entry of the model's class; by its type where the config names no class."""
+    table = _table()
+    name = model.architecture or table["of_model_type"].get(model.model_type)
+    row: dict[str, Any] = table["architectures"].get(name, {})
+    return row
+
+
+def _special(model: ModelFacts, row: Mapping[str, Any]) -> dict[str, tuple[Special, ...]]:
+    found: dict[str, tuple[Special, ...]] = {}
+    for name in row.get("exceptions", ()):
+        entry = _table()["exceptions"][name]
+        only = entry.get("only", {})
+        quantization = model.quantization or {}
+        if any(quantization.get(key) != value for key, value in only.items()):
+            continue
+        special = Special(
+            key=entry["key"], value=entry["value"], since=entry.get("since"),
+            until=entry.get("until"), platform=entry.get("platform"), text=entry.get("text", ""),
+            certain=entry.get("certain", True),
+        )  # fmt: skip
+        found[special.key] = (*found.get(special.key, ()), special)
+    return found
+
+
+# ------------------------------------------------------------------------------------- widths
+
+
+def _known(subject: str, model: ModelFacts, *fields: str, certain: bool = True) -> Width | None:
+    size = 1
+    for name in fields:
+        value = getattr(model, name)
+        if not value:
+            return None
+        size *= value
+    return Width(subject, size, fields, certain)
+
+
+def _widths(model: ModelFacts, padded: bool) -> Iterator[Width]:
+    """linear.py: what tensor parallelism cuts, beside heads and experts."""
+    if model.dense_ffn and (width := _known("FFN width", model, "intermediate_size")):
+        yield Width(width.subject, width.size, ("dense_ffn", *width.facts), not padded)
+    if model.vocab_size:
+        padded_size = -(-model.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
+        yield Width("padded vocabulary", padded_size, ("vocab_size",))
+    for width in (
+        _known("Mamba heads", model, "mamba_heads"),
+        _known("Mamba width", model, "mamba_width"),
+        _known("linear attention value heads", model, "linear_num_value_heads"),
+        _known("linear attention key heads", model, "linear_num_key_heads", certain=False),
+    ):
+        if width is not None:
+            yield width
+    yield from _convolution(model)
+
+
+def _convolution(model: ModelFacts) -> Iterator[Width]:
+    """Gated delta nets: queries, keys and values go through one convolution."""
+    keys = _known("", model, "linear_num_key_heads", "linear_key_head_dim")
+    values = _known("", model, "linear_num_value_heads", "linear_value_head_dim")
+    if keys and values:
+        size = 2 * keys.size + values.size
+        yield Width("linear attention convolution", size, (*keys.facts, *values.facts))
+
+
+PADDED = ("dense_ffn", "shared_expert", "expert")
+"""Classes of matrices that a class of model fills up with zeros where they do not divide."""
+
+
+def _experts(model: ModelFacts, padded: bool) -> Width | None:
+    """fused_moe/config.py: the width of one expert; some kernels pad it first."""
+    if not model.moe:
+        return None
+    method = (model.quantization or {}).get("method")
+    padded = padded or method in ("mxfp4", "gpt_oss_mxfp4")
+    return _known(
+        "expert width", model, "moe_intermediate_size",
+        certain=not padded and model.quantization is not None,
+    )  # fmt: skip
+
+
+def _vision(model: ModelFacts) -> Iterator[Width]:
+    for width in (
+        _known("vision heads", model, "vision_heads"),
+        _known("vision FFN width", model, "vision_intermediate_size", certain=False),
+    ):
+        if width is not None:
+            yield width
+
+
+# -------------------------------------------------------------------------------------- scales
+
+
+def _scaled(model: ModelFacts) -> Iterator[Scaled]:
+    """Matrices that are cut along their input, and single ones that are cut along their output."""
+    value = "v_head_dim" if model.v_head_dim else "head_dim"
+    candidates = [
+        ("attention output", "attention", "tp", ("attention_heads", value)),
+        ("linear attention output", "linear_attention", "tp",
+         ("linear_num_value_heads", "linear_value_head_dim")),
+        ("shared expert width", "shared_expert", "tp", ("shared_expert_intermediate_size",)),
+    ]  # fmt: skip
+    if model.dense_ffn:
+        candidates.append(("FFN width", "dense_ffn", "tp", ("intermediate_size",)))
+    if model.moe:
+        candidates.append(("expert width", "expert", "experts", ("moe_intermediate_size",)))
+    for subject, part, split, fields in candidates:
+        if (width := _known(subject, model, *fields)) is not None:
+            yield Scaled(subject, width.size, part, "tp" if split == "tp" else "experts", fields)
+
+
+def latent_outputs(model: ModelFacts) -> Iterator[Scaled]:
+    """Latent attention: the matrices from the compressed queries and KV entries to the heads."""
+    heads, nope = model.attention_heads, model.qk_nope_head_dim
+    if not model.mla or not heads or not nope:
+        return
+    for subject, more in (("query projection", model.qk_rope_head_dim),
+                          ("KV projection", model.v_head_dim)):  # fmt: skip
+        if more:
+            size = heads * (nope + more)
+            yield Scaled(subject, size, "attention", "tp", ("attention_heads", "qk_nope_head_dim"))
+
+
+def in_full_precision(model: ModelFacts, part: str) -> bool:
+    """Whether all matrices of a class are left out of the quantization, or may be."""
+    quantization = model.quantization or {}
+    skipped, layers = quantization.get("ignore", ()), quantization.get("ignore_layers", {})
+    return part in skipped and part not in layers

@@ -1,0 +1,285 @@
+"""Write what vLLM's model classes do otherwise than the general rules, from two sources.
+
+Pipeline support is read from the published packages with `ast`, release by release: nothing of vLLM
+is imported or run. The exceptions that need a reader (limits in asserts, encoders, experts) come
+from a reviewed list.
+
+    python scripts/extract_vllm_architectures.py --reviewed FILE DIR...
+
+DIR is an unpacked sdist or wheel with `vllm/`; its release is the end of its name, as in
+`vllm-0.33.0`. FILE is the reviewed list (YAML: `exceptions`, `architectures`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+MORE = ROOT / "scripts/vllm_more_exceptions.json"
+TABLE = ROOT / "lint/shardlint/engines/data/vllm_architectures.json"
+OLDEST = "<=0.11.2"
+MARK = "SupportsPP"
+
+CONDITIONS = ("replicates_kv", "max_tp", "max_pp", "tp_le_experts", "experts_must_divide_ep",
+              "experts_must_divide_tp", "megamoe_needs_ep", "pp_stage_needs_moe_layer",
+              "pp_first_stage_min_layers", "eplb", "dcp", "pads_mlp")  # fmt: skip
+"""Keys of exceptions that a constraint is built from."""
+
+
+class Release:
+    """The model classes of one release."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "vllm"
+        self.name = folder.name.partition("-")[2]
+
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """Modules that can hold a model class, by their name below the package."""
+        found = {}
+        for part in ("model_executor/models", "models"):
+            for path in sorted((self.folder / part).rglob("*.py")):
+                module = path.relative_to(self.folder).with_suffix("").as_posix()
+                found[module.removesuffix("/__init__").replace("/", ".")] = ast.parse(
+                    path.read_text(encoding="utf-8")
+                )
+        return found
+
+    @cached_property
+    def classes(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Bases by module and class; marked once more where a decorator or attribute says so."""
+        return {
+            (module, node.name): tuple(_bases(node))
+            for module, tree in self.trees.items()
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+        }
+
+    @cached_property
+    def imports(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Where a name that a module imports is defined."""
+        found = {}
+        for module, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom):
+                    source = self._absolute(module, node)
+                    for alias in node.names:
+                        found[module, alias.asname or alias.name] = (source, alias.name)
+        return found
+
+    def _absolute(self, module: str, node: ast.ImportFrom) -> str:
+        if node.level == 0:
+            return (node.module or "").removeprefix("vllm.")
+        package = (self.folder / module.replace(".", "/")).is_dir()
+        parts = module.split(".")
+        parts = parts[: len(parts) - node.level + (1 if package else 0)]
+        return ".".join([*parts, *(node.module or "").split(".")]).rstrip(".")
+
+    def supports(self, module: str, name: str, seen: frozenset[tuple[str, str]]) -> bool:
+        """Whether a class or one of its bases is marked for pipelines."""
+        key = (module, name)
+        if name == MARK:
+            return True
+        if key in seen or len(seen) > 40:
+            return False
+        seen |= {key}
+        if key not in self.classes:
+            origin = self.imports.get(key)
+            return origin is not None and self.supports(*origin, seen)
+        return any(self.supports(module, base, seen) for base in self.classes[key])
+
+    def registry(self) -> dict[str, tuple[str, str]]:
+        """Architecture to module and class."""
+        names = [m for m in ("model_executor.models.registry", "model_executor.models") if
+                 m in self.trees]  # fmt: skip
+        found: dict[str, tuple[str, str]] = {}
+        for name in names:
+            for node in ast.walk(self.trees[name]):
+                if isinstance(node, ast.Dict):
+                    found |= dict(self._entries(node))
+        return found
+
+    def _entries(self, node: ast.Dict) -> Iterator[tuple[str, tuple[str, str]]]:
+        for key, value in zip(node.keys, node.values, strict=True):
+            try:
+                entry = ast.literal_eval(value)
+            except ValueError:
+                continue
+            pair = isinstance(entry, tuple) and [type(item) for item in entry] == [str, str]
+            if isinstance(key, ast.Constant) and pair:
+                yield str(key.value), self._module(*entry)
+
+    def _module(self, module: str, name: str) -> tuple[str, str]:
+        for prefix in ("model_executor.models.", ""):
+            whole = prefix + module.removeprefix("vllm.")
+            if whole in self.trees:
+                return whole, name
+        return module, name
+
+    def pipelines(self) -> dict[str, bool]:
+        """Whether each architecture may be split over stages."""
+        if (listed := self._listed()) is not None:
+            return {name: name in listed for name in self.registry()}
+        return {
+            name: self.supports(module, cls, frozenset())
+            for name, (module, cls) in self.registry().items()
+        }
+
+    def _listed(self) -> frozenset[str] | None:
+        """Before the mark: the list in config.py."""
+        path = self.folder / "config.py"
+        tree = ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+        for node in ast.walk(tree) if tree is not None else ():
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(getattr(item, "id", "") == "_PP_SUPPORTED_MODELS" for item in targets):
+                return frozenset(ast.literal_eval(node.value))  # type: ignore[attr-defined]
+        return None
+
+
+def _bases(node: ast.ClassDef) -> Iterator[str]:
+    for base in node.bases:
+        inner = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+    for item in node.body:
+        plain = item.targets[0] if isinstance(item, ast.Assign) else None
+        name = getattr(plain or getattr(item, "target", None), "id", "")
+        value = getattr(item, "value", None)
+        if name == "supports_pp" and isinstance(value, ast.Constant) and value.value is True:
+            yield MARK
+
+
+def spans(states: list[tuple[str, bool | None]]) -> list[dict[str, str]]:
+    """Runs of releases without pipelines; a change inside a minor release is not relied on."""
+    found = []
+    position = 0
+    for state, run in groupby(states, key=lambda item: item[1]):
+        names = [name for name, _ in run]
+        after = states[position + len(names)][0] if position + len(names) < len(states) else None
+        position += len(names)
+        if state is False:
+            first = position - len(names)
+            before = states[first - 1][0] if first else None
+            absent = first > 0 and states[first - 1][1] is None
+            span = {"since": (before or "") if absent else names[0]}
+            if after is not None:
+                whole = Version(after).release[:2] != Version(names[-1]).release[:2]
+                span["until"] = after if whole else names[-1]
+            if all(known is None for _, known in states[:first]):
+                del span["since"]  # there is no older release that has the class
+            if span.get("since") != span.get("until") or not span:
+                found.append(span)
+    return found
+
+
+def reviewed_rows(reviewed: Mapping[str, Any]) -> dict[str, Any]:
+    """The exceptions that constraints are built from, without what is for readers."""
+    rows = {}
+    for row in reviewed["exceptions"]:
+        reported = row.get("severity") == "error" or row["key"] == "pads_mlp"
+        if row["key"] not in CONDITIONS or not reported:
+            continue
+        since = row["since"].removeprefix("<=")
+        until = row.get("until", "")
+        absent = until.partition("absent in ")[2].rstrip(")") if until else None
+        kept = {"key": row["key"], "value": row["value"], "since": since, "until": absent or None,
+                "platform": row.get("platform"), "when": row["when"], "text": row.get("text"),
+                "source": row["source"]}  # fmt: skip
+        rows[row["id"]] = {key: value for key, value in kept.items() if value is not None}
+    return rows
+
+
+def pipelines_of(releases: Iterable[Release]) -> tuple[list[str], dict[str, Any]]:
+    """Releases, and the spans without pipelines of every class."""
+    ordered = sorted(releases, key=lambda release: Version(release.name))
+    known = [(release.name, release.pipelines()) for release in ordered]
+    names = sorted({name for _, classes in known for name in classes})
+    spans_by_name = {
+        name: spans([(release, classes.get(name)) for release, classes in known]) for name in names
+    }
+    return [release.name for release in ordered], spans_by_name
+
+
+def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> bool:
+    """The reviewed list was made by asking vLLM itself: where it differs, the source misled."""
+    without = any("until" not in span for span in spans_now)
+    return "impl" in row and row.get("supports_pp", True) == without
+
+
+def built(
+    reviewed: Mapping[str, Any], releases: list[str], pipelines: Mapping[str, Any]
+) -> dict[str, Any]:
+    more = json.loads(MORE.read_text(encoding="utf-8"))
+    rows = {**reviewed_rows(reviewed), **more["exceptions"]}
+    for name in more["not_certain"]:
+        rows[name]["certain"] = False
+    architectures: dict[str, dict[str, Any]] = {}
+    for name in sorted({*pipelines, *reviewed["architectures"], *more["architectures"]}):
+        entry: dict[str, Any] = {}
+        row = reviewed["architectures"].get(name, {})
+        without = pipelines.get(name, [])
+        if without and not contradicted(without, row):
+            entry["no_pp"] = without
+        for key in ("encoder_heads", "encoder_data_mode"):
+            if row.get(key):
+                entry[key] = row[key]
+        kept = [item for item in row.get("exceptions", ()) if item in rows]
+        if kept := [*kept, *more["architectures"].get(name, ())]:
+            entry["exceptions"] = kept
+        if entry:
+            architectures[name] = entry
+    return {
+        "schema_version": 1,
+        "engine": "vllm",
+        "source": "vLLM packages on PyPI; pipelines by release, exceptions in 0.33.0 and the"
+        " releases that each of them names",
+        "releases": releases,
+        "of_model_type": more["of_model_type"],
+        "exceptions": rows,
+        "architectures": architectures,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--reviewed", type=Path, required=True)
+    parser.add_argument("--pipelines", type=Path, help="keep what the packages say in this file")
+    parser.add_argument("folders", type=Path, nargs="*")
+    options = parser.parse_args()
+    from ruamel.yaml import YAML
+
+    reviewed = YAML(typ="safe", pure=True).load(options.reviewed)
+    kept = options.pipelines
+    if kept and kept.is_file() and not options.folders:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+    else:
+        found = pipelines_of([Release(folder) for folder in options.folders])
+        if kept:
+            kept.write_text(json.dumps(found), encoding="utf-8")
+    table = built(reviewed, found[0], found[1])
+    lines = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            inner = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f"{json.dumps(key)}: {{\n{inner}\n}}")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(f"{len(table['architectures'])} architectures, {len(table['exceptions'])} exceptions")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
