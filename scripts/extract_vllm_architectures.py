@@ -235,6 +235,8 @@ def built(
         for key in ("encoder_heads", "encoder_data_mode"):
             if row.get(key):
                 entry[key] = row[key]
+        if row.get("kind") == "multimodal" and "encoder_heads" not in entry:
+            entry["encoder_heads"] = "whole"  # no attention that is cut was found in its towers
         kept = [item for item in row.get("exceptions", ()) if item in rows]
         if kept := [*kept, *more["architectures"].get(name, ())]:
             entry["exceptions"] = kept

@@ -221,7 +221,7 @@ ENCODER_OPTIONS = ("mm_encoder_tp_mode", "language_model_only", "limit_mm_per_pr
 def _vision(built: Shape, tp: int, options: Options) -> FOUND:
     """The tower is cut too, unless it is kept whole, falls back to that, or is left out."""
     whole = options.get("mm_encoder_tp_mode") == "data" and built.encoder_whole
-    if built.encoder == "fallback" or whole or options.get("language_model_only"):
+    if built.encoder in ("fallback", "whole") or whole or options.get("language_model_only"):
         return
     limited = "limit_mm_per_prompt" in options.values
     certain = built.encoder == "error" and options.sure(*ENCODER_OPTIONS) and not limited
@@ -723,12 +723,14 @@ def _context_of_model(model: ModelFacts, layout: Layout, common: dict[str, Any])
             since=OLDEST_READ, sentence=f"decode context parallel size {dcp} spreads copies of KV"
             f" heads, and tensor parallel size {tp} makes none of {kv} KV heads", **common,
         )  # fmt: skip
-        yield Constraint(
-            subject="copies", left=dcp, right=max(1, tp // kv), test=at_most, facts=facts,
-            refusal="exceeds the maximum supported value", refusal_since="0.27.0",
-            since=OLDEST_READ, cures=("dcp",), sentence="decode context parallel size {left}"
-            f" exceeds the {{right}} copies of each KV head at tensor parallel size {tp}", **common,
-        )  # fmt: skip
+        if tp > kv:
+            yield Constraint(
+                subject="copies", left=dcp, right=max(1, tp // kv), test=at_most, facts=facts,
+                refusal="exceeds the maximum supported value", refusal_since="0.27.0",
+                since=OLDEST_READ, cures=("dcp",), sentence="decode context parallel size {left}"
+                f" exceeds the {{right}} copies of each KV head at tensor parallel size {tp}",
+                **common,
+            )  # fmt: skip
         if model.attention_heads:
             yield Constraint(
                 subject="query heads per KV head", left=model.attention_heads // kv, right=dcp,

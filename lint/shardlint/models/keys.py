@@ -59,6 +59,7 @@ DENSE_FFN: Final = ("intermediate_size_mlp", "dense_intermediate_size")
 EXPERTS: Final = (
     "num_local_experts",
     "n_routed_experts",
+    "num_routed_experts",
     "num_experts",
     "moe_num_experts",
     "ffn_config.moe_num_experts",
