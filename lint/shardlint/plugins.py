@@ -283,6 +283,15 @@ class ConstraintRule(LayoutRule):
         return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
 
 
+def _filled(constraint: Constraint) -> str:
+    """The sentence with its numbers. It may hold words of a file, so that it is no template."""
+    sentence = constraint.sentence or ""
+    for name, number in (("left", constraint.left), ("right", constraint.right)):
+        sentence = sentence.replace(f"{{{name}}}", str(number))
+        sentence = sentence.replace(f"{{{name}:,}}", f"{number:,}")
+    return sentence
+
+
 def says(world: World, constraint: Constraint) -> str:
     """What happens, and the engine's own words: "vLLM refuses to start ('must be ...')".
 

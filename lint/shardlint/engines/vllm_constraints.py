@@ -270,6 +270,7 @@ def _blocks(
 ) -> FOUND:
     """fp8_utils.py: rows that a rank gets must be whole blocks; so must the output of a matrix that
     is not fused with others."""
+    tp = ranks.dense_tp
     for item in built.scaled:
         if in_full_precision(model, item.part):
             continue
@@ -278,25 +279,30 @@ def _blocks(
                 yield from _expert_blocks(model, item.size, ranks, layout, block)
             continue
         yield Constraint(
-            rule=BLOCKS, subject=item.subject, left=item.size, right=ranks.dense_tp * block[1],
-            test=_whole_if_cut(ranks.dense_tp), refusal="is not divisible by weight quantization"
-            " block_k", consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
+            rule=BLOCKS, subject=item.subject, left=item.size, right=tp * block[1],
+            test=_whole_if_cut(tp), refusal="is not divisible by weight quantization block_k",
+            consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
             advisory=item.part == "shared_expert" and ranks.ep > 1,
-            sentence=f"{item.subject} {{left:,}} over TP {ranks.dense_tp} leaves"
-            f" {item.size / ranks.dense_tp:g} columns a rank, no whole number of quantization"
-            f" blocks of {block[1]}",
+            sentence=_rest(item, tp, block[1], f"quantization blocks of {block[1]}"),
         )  # fmt: skip
     if in_full_precision(model, "attention"):
         return
-    for item in vllm_models.latent_outputs(model):
+    for item in built.latent:
         yield Constraint(
-            rule=BLOCKS, subject=item.subject, left=item.size, right=ranks.dense_tp * block[0],
-            test=_whole_if_cut(ranks.dense_tp), refusal="is not divisible by weight quantization"
-            " block_n", consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
-            sentence=f"{item.subject} {{left:,}} over TP {ranks.dense_tp} leaves"
-            f" {item.size / ranks.dense_tp:g} rows a rank, no whole number of quantization"
-            f" blocks of {block[0]}",
+            rule=BLOCKS, subject=item.subject, left=item.size, right=tp * block[0],
+            test=_whole_if_cut(tp), refusal="is not divisible by weight quantization block_n",
+            consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
+            sentence=_rest(item, tp, block[0], f"quantization blocks of {block[0]}"),
         )  # fmt: skip
+
+
+def _rest(item: vllm_models.Scaled, parts: int, unit: int, units: str) -> str | None:
+    """What is left to each rank, where it is no whole number of units."""
+    if item.size % (parts * unit) == 0:
+        return None
+    each = item.size / parts
+    over = f"TP {parts}" if item.split == "tp" else f"{parts} ranks"
+    return f"{item.subject} {item.size:,} over {over} leaves {each:g} a rank, no whole {units}"
 
 
 def _whole_if_cut(parts: int) -> Any:
@@ -322,8 +328,8 @@ def _expert_blocks(
     }  # fmt: skip
     before = max(block[0], block[1]) if parts > 1 else block[0]
     sentence = (
-        f"experts of width {width:,} over {cut} leave {part} columns a rank, no whole number of"
-        f" quantization blocks of {before}"
+        f"experts of width {width:,} over {cut} leave {part} columns a rank, no whole quantization"
+        f" blocks of {before}"
     )
     yield Constraint(
         left=part, right=before, test=divides, until=REFINED_SINCE, consequence=DEATH,
@@ -358,8 +364,7 @@ def _small_blocks(model: ModelFacts, built: Shape, ranks: Ranks, algorithm: str)
             test=_whole_if_cut(parts), refusal=text, consequence=DEATH, cures=("tp",),
             facts=_facts(item.facts), since=OLDEST_READ,
             advisory=item.split == "experts" or (item.part == "shared_expert" and ranks.ep > 1),
-            sentence=f"{item.subject} {{left:,}} over {parts} ranks leaves {item.size / parts:g}"
-            f" columns, no whole number of {algorithm} groups of {size}",
+            sentence=_rest(item, parts, size, f"{algorithm} groups of {size}"),
         )  # fmt: skip
 
 
@@ -388,8 +393,7 @@ def _group(item: vllm_models.Scaled, tp: int, group: int, ep: bool) -> Constrain
         rule=GROUPS, subject=item.subject, left=item.size, right=tp * group,
         test=_whole_if_cut(tp), refusal="", consequence=DEATH, cures=("tp",),
         facts=_facts(item.facts), advisory=item.part == "shared_expert" and ep,
-        sentence=f"{item.subject} {{left:,}} over TP {tp} leaves {item.size / tp:g} inputs a rank,"
-        f" no whole number of quantization groups of {group}",
+        sentence=_rest(item, tp, group, f"quantization groups of {group}"),
     )  # fmt: skip
 
 

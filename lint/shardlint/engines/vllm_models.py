@@ -70,6 +70,7 @@ class Shape:
     experts: Width | None
     vision: tuple[Width, ...]
     scaled: tuple[Scaled, ...]
+    latent: tuple[Scaled, ...]
     special: Mapping[str, tuple[Special, ...]]
     no_pipeline: tuple[tuple[str | None, str | None], ...]
     encoder: str | None
@@ -109,6 +110,7 @@ def _shape(model: ModelFacts) -> Shape:
         experts=_experts(model, padded),
         vision=tuple(_vision(model)),
         scaled=tuple(item for item in _scaled(model) if not (padded and item.part in PADDED)),
+        latent=tuple(_latent_outputs(model)),
         special=special,
         no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
         encoder=row.get("encoder_heads"),
@@ -227,7 +229,7 @@ def _scaled(model: ModelFacts) -> Iterator[Scaled]:
             yield Scaled(subject, width.size, part, "tp" if split == "tp" else "experts", fields)
 
 
-def latent_outputs(model: ModelFacts) -> Iterator[Scaled]:
+def _latent_outputs(model: ModelFacts) -> Iterator[Scaled]:
     """Latent attention: the matrices from the compressed queries and KV entries to the heads."""
     heads, nope = model.attention_heads, model.qk_nope_head_dim
     if not model.mla or not heads or not nope:

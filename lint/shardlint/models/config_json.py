@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -299,10 +300,12 @@ def from_config_file(path: Path, id: str | None = None) -> ModelFacts:
 def from_folder(path: Path, id: str | None = None) -> ModelFacts | None:
     """The facts of a model folder, None if there is no config.json in it.
 
-    Only config.json and hf_quant_config.json are opened.
+    Only config.json and hf_quant_config.json are opened. With neither of them telling of a
+    quantization, there is none.
     """
     config, beside = path / "config.json", path / "hf_quant_config.json"
     if not _is_file(config):
         return None
     quant_config = read_json(beside) if _is_file(beside) else None
-    return facts_from_config(read_json(config), id or str(path), quant_config)
+    facts = facts_from_config(read_json(config), id or str(path), quant_config)
+    return facts if facts.quantization is not None else replace(facts, quantization={})
