@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shardlint.models import attention, keys, quantization
 from shardlint.models.errors import ModelError
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
+
+if TYPE_CHECKING:
+    from shardlint.models.params.count import Parameters
 
 MOST_BYTES: Final = 5 * 2**20
 """A larger file is not read: it is no config."""
@@ -39,7 +43,7 @@ def facts_from_config(
     parts = _parts(View(config))
     text = parts.text
     layers = attention.layer_count(text)
-    return ModelFacts(
+    facts = ModelFacts(
         id=id,
         model_type=View(config).word("model_type"),
         architecture=_architecture(View(config)),
@@ -55,6 +59,25 @@ def facts_from_config(
         **_attention(parts),
         **_ffn(parts),
         **_vision(parts.outer, View(config)),
+    )
+    return _counted(config, facts)
+
+
+def parameters_of(config: Mapping[str, Any], facts: ModelFacts) -> Parameters:
+    """The numbers of parameters of the model that a config describes."""
+    from shardlint.models.params.count import parameters
+
+    parts = _parts(View(config))
+    return parameters(View(config), parts.outer, parts.text, parts.model_type, facts)
+
+
+def _counted(config: Mapping[str, Any], facts: ModelFacts) -> ModelFacts:
+    counts = parameters_of(config, facts)
+    return replace(
+        facts,
+        params_total=counts.total,
+        params_text=counts.text,
+        params_active=counts.active,
     )
 
 

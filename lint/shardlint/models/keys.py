@@ -145,6 +145,8 @@ NO_CACHE: Final = (
     "falcon_mamba",
 )
 """No self-attention cache that grows with the text (encoders, pure state space models)."""
+WITHOUT_CACHE: Final = tuple(item for item in NO_CACHE if item != "whisper")
+"""Nothing is kept per token; what the decoder of Whisper keeps is not counted here."""
 STATE_SPACE: Final = ("mamba", "mamba2", "falcon_mamba")
 ATTENTION_BESIDE_STATE: Final = ("falcon_h1",)
 """Attention and a state space block in every layer."""
@@ -163,7 +165,7 @@ SLIDING_EVERY: Final = {
     "olmo3": 4,
 }
 """Every n-th layer is full, the others slide, where the config does not say so itself."""
-WINDOW_OF: Final = {"gpt_oss": 128}
+WINDOW_OF: Final = {"gpt_oss": 128, "gemma2": 4096, "olmo3": 4096}
 """The window where the config leaves the key out."""
 FULL_EVERY: Final = {"qwen3_next": 4, "qwen3_5*": 4}
 """Every n-th layer is attention, the others keep a fixed state."""
