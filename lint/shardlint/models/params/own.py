@@ -52,15 +52,18 @@ def gemma4(s: Shape) -> Size:
     total = Size.of(ends(s) + once)
     for index in range(s.layers):
         reads_another = index >= s.layers - shared > 0
-        attended = _gemma4_attention(s, index, reads_another)
+        attended = _gemma4_attention(s, index)
         doubled = reads_another and s.text.flag("use_double_wide_mlp")
         dense = mlp(s, dense_width(s, index) * (2 if doubled else 1))
         total = total + Size.of(attended + dense + 4 * s.hidden + 1 + each) + _gemma4_experts(s)
     return total
 
 
-def _gemma4_attention(s: Shape, index: int, reads_another: bool) -> int:
-    """Global layers have heads of their own, and may use their keys as values."""
+def _gemma4_attention(s: Shape, index: int) -> int:
+    """Global layers have heads of their own, and may use their keys as values.
+
+    Layers that read the cache of another one have keys and values in the checkpoint all the same.
+    """
     wide = bool(s.kinds) and s.kinds[index] == "full"
     own = heads_of.exceptions(s.text).get(index)
     kv, width = s.kv, s.width
@@ -70,8 +73,6 @@ def _gemma4_attention(s: Shape, index: int, reads_another: bool) -> int:
     if own is not None:
         kv, width = own.count(*keys.KV_HEADS) or kv, own.count(*keys.HEAD_DIM) or width
     queries = 2 * s.hidden * s.heads * width + width
-    if reads_another:
-        return queries
     one = bool(wide and s.text.flag("attention_k_eq_v"))
     return queries + s.hidden * kv * width * (1 if one else 2) + width
 

@@ -244,6 +244,22 @@ def gemma3n(_v: View, _hidden: int) -> int:
     return 983_281_504
 
 
+def gemma4_audio(v: View, hidden: int) -> int:
+    """Layers of two FFNs, attention with relative positions, and a convolution."""
+    e, layers = v.count("hidden_size") or 1024, v.count("num_hidden_layers") or 12
+    head, conv = e // (v.count("num_attention_heads") or 8), v.count("conv_kernel_size") or 5
+    each = (16 + 5 + 3) * e * e + head + conv * e + 9 * e
+    first, second = (v.items("subsampling_conv_channels") or [128, 32])[:2]
+    sampled = 9 * first + first + 9 * first * second + second + (first // 4) * second * e
+    out = v.count("output_proj_dims") or 1536
+    return layers * each + sampled + linear(e, out, True) + out * hidden
+
+
+def no_more(_v: View, _hidden: int) -> int:
+    """The tower is counted with the other one."""
+    return 0
+
+
 def voxtral(v: View, hidden: int) -> int:
     """The encoder of Whisper; four frames are joined."""
     e, layers, width = (
@@ -299,4 +315,8 @@ VISION: Final[dict[str, Callable[[View, int], int]]] = {
     "gemma4": gemma4,
     "gemma3n": gemma3n,
 }
-AUDIO: Final[dict[str, Callable[[View, int], int]]] = {"voxtral": voxtral}
+AUDIO: Final[dict[str, Callable[[View, int], int]]] = {
+    "voxtral": voxtral,
+    "gemma3n": no_more,
+    "gemma4": gemma4_audio,
+}
