@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from shardlint.hardware.table import Devices
     from shardlint.models.catalogue import Catalogue
+    from shardlint.models.hub import Hub
 
 MAX_BYTES = 8 * 2**20
 """Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
@@ -90,6 +91,33 @@ class Setup:
             labels=self._labelled,
         )
 
+    @cached_property
+    def hub(self) -> Hub:
+        from shardlint.models.hub import Hub
+
+        return Hub()
+
+    def from_hub(
+        self, reference: str, otherwise: ModelFacts | None, revision: Known[str] | None = None
+    ) -> ModelFacts | None:
+        """What the Hub says of a model, if it may be asked and the reference can be an id there.
+
+        Raises ModelError if it has no answer and there are no other facts.
+        """
+        from shardlint.models.catalogue import hub_id
+        from shardlint.models.errors import ModelError
+        from shardlint.models.hub import is_hub_id
+
+        id = hub_id(reference)
+        if not self.settings.online or not is_hub_id(id):
+            return None
+        try:
+            return self.hub.facts(id, _decided(revision))
+        except ModelError:
+            if otherwise is None:
+                raise
+            return None
+
     def _labelled(self, labels: Mapping[str, tuple[str, ...]]) -> tuple[str | None, Known[Device]]:
         if not labels:
             return None, Known.unset()
@@ -100,6 +128,17 @@ class Setup:
             if name == engine.name or name in engine.aliases:
                 return engine
         return None
+
+
+def _decided(revision: Known[str] | None) -> str | None:
+    """The revision to ask for, None where none is stated; raises ModelError if it is not known."""
+    if revision is None or revision.is_unset:
+        return None
+    if revision.only is None:
+        from shardlint.models.errors import ModelError
+
+        raise ModelError(f"its revision is not known: {revision.reason or 'not decided'}")
+    return revision.only
 
 
 @record
@@ -429,7 +468,7 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     if name is None:
         return Known.unknown(model.reason or "the model is not decided", model.origin)
     try:
-        facts = project.setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+        facts = _facts(plan, name, project)
     except ModelError as error:
         return Known.unknown(f"{name}: {error}", model.origin)
     if facts is None:
@@ -437,6 +476,23 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     return Known.of(
         facts, model.origin, how="derived", related=model.related, assumes=model.assumes
     )
+
+
+def _facts(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
+    """The user's word, the catalogue, a folder, the Hub, and at last what the name seems to say."""
+    setup = project.setup
+    facts = setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+    if facts is not None and not facts.assumed:
+        return facts
+    return setup.from_hub(name, facts, _revision(plan)) or facts or setup.catalogue.guess(name)
+
+
+def _revision(plan: ServingPlan) -> Known[str]:
+    """The revision of the model that is served."""
+    for flag in plan.flags:
+        if flag.flag == "--revision" and flag.value is not None:
+            return flag.value.known()
+    return Known.unset()
 
 
 def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:

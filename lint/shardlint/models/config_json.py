@@ -193,6 +193,8 @@ def _experts(text: View) -> int | None:
 
 def _dense_width(text: View, model_type: str | None) -> int | None:
     width, hidden = text.width(*keys.FFN), text.count(*keys.HIDDEN)
+    if width and text.flag("block_auto_adjust_ff_dim"):
+        return _adjusted(text, width)
     if width:
         halved = keys.is_one_of(model_type, keys.TWICE_THE_FFN) and width % 2 == 0
         return width // 2 if halved else width
@@ -202,6 +204,14 @@ def _dense_width(text: View, model_type: str | None) -> int | None:
     if ratio is None and keys.is_one_of(model_type, keys.FOUR_TIMES_HIDDEN):
         ratio = 4
     return _count_or_none(hidden * ratio) if ratio else None
+
+
+def _adjusted(text: View, width: int) -> int | None:
+    """Two thirds of the stated width, rounded up: the widths of LFM2."""
+    multiple = text.count("block_multiple_of") or 256
+    factor = text.get("block_ffn_dim_multiplier")
+    exact = int(2 * width / 3) * (factor if isinstance(factor, int | float) else 1)
+    return _count_or_none(-(-int(exact) // multiple) * multiple) if 0 < exact < 2**31 else None
 
 
 def _count_or_none(number: int) -> int | None:

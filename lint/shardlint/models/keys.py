@@ -51,6 +51,7 @@ FFN: Final = (
     "n_inner",
     "ffn_hidden_size",
     "ffn_dim",
+    "block_ff_dim",
     "ff_intermediate_size",
     "encoder_ffn_dim",
 )
@@ -90,7 +91,12 @@ SHARED_EXPERTS: Final = (
     "moe_num_shared_experts",
     "num_shared_expert",
 )
-FIRST_DENSE: Final = ("first_k_dense_replace", "moe_layer_start_index", "moe_layer_num_skipped")
+FIRST_DENSE: Final = (
+    "first_k_dense_replace",
+    "moe_layer_start_index",
+    "moe_layer_num_skipped",
+    "num_dense_layers",
+)
 MOE_LAYERS: Final = ("moe_layers", "moe_layers_enum")
 EVERY_NTH_IS_MOE: Final = (
     "interleave_moe_layer_step",

@@ -8,7 +8,7 @@ from typing import Final
 from shardlint.models import keys
 from shardlint.models.params.own import whisper_encoder
 from shardlint.models.params.size import NotCounted, linear, sure
-from shardlint.models.view import View
+from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
 
 
@@ -249,7 +249,8 @@ def gemma4_audio(v: View, hidden: int) -> int:
     e, layers = v.count("hidden_size") or 1024, v.count("num_hidden_layers") or 12
     head, conv = e // (v.count("num_attention_heads") or 8), v.count("conv_kernel_size") or 5
     each = (16 + 5 + 3) * e * e + head + conv * e + 9 * e
-    first, second = (v.items("subsampling_conv_channels") or [128, 32])[:2]
+    stated = [n for n in v.items("subsampling_conv_channels") if is_count(n)]
+    first, second = (int(n) for n in (stated if len(stated) == 2 else (128, 32)))
     sampled = 9 * first + first + 9 * first * second + second + (first // 4) * second * e
     out = v.count("output_proj_dims") or 1536
     return layers * each + sampled + linear(e, out, True) + out * hidden
