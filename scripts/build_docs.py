@@ -185,7 +185,7 @@ def json_formats() -> str:
         "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
         " when a field is removed or\nchanges its meaning.\n",
     ]
-    for name in ("check", "inspect"):
+    for name in ("check", "inspect", "models_show"):
         root = schema(name)
         text += f"\n## {root['title']}\n\n{root['description']}\n\n", _fields(root, root)
         for part, value in root["$defs"].items():

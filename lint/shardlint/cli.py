@@ -545,8 +545,19 @@ def _record(record: dict[str, Any], report: str) -> None:
         _json(record)
         return
     for name, value in record.items():
-        if value is not None:
-            click.echo(f"{name:<24} {value}")
+        if (words := _words(value)) and name != "schema_version":
+            click.echo(f"{name:<24} {words}")
+
+
+def _words(value: Any) -> str:
+    """A value on one line, for people; nothing for what is not known."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {text}" for key, item in value.items() if (text := _words(item)))
+    if isinstance(value, list):
+        return ", ".join(_words(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def _json(value: Any) -> None:

@@ -21,8 +21,6 @@ from shardlint.record import record
 PROVENANCE: Final = "hub"
 CONFIG: Final = "config.json"
 BESIDE: Final = "hf_quant_config.json"
-TIMEOUT: Final = 10
-"""Seconds to wait for an answer."""
 ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
 MAIN: Final = "main"
 LIBRARY: Final = "shardlint"
@@ -79,11 +77,12 @@ class Hub:
             self._down = "HF_HUB_OFFLINE is set"
         try:
             if self._down is None:
+                timeout = hub.constants.HF_HUB_ETAG_TIMEOUT
                 url = hub.hf_hub_url(id, name, revision=revision)
-                hub.get_hf_file_metadata(url, timeout=TIMEOUT, library_name=LIBRARY)
+                hub.get_hf_file_metadata(url, timeout=timeout, library_name=LIBRARY)
                 return Path(
                     hub.hf_hub_download(
-                        id, name, revision=revision, etag_timeout=TIMEOUT, library_name=LIBRARY
+                        id, name, revision=revision, etag_timeout=timeout, library_name=LIBRARY
                     )
                 )
         except Exception as error:  # fence: what a network can do is not enumerable

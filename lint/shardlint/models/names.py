@@ -92,7 +92,7 @@ def quantization_of(id: str) -> Mapping[str, Any] | None:
     *_, shortest = stripped(name)
     words = name[len(shortest) :]
     for pattern, scheme in SCHEMES:
-        found = re.search(rf"(?<![a-z0-9]){pattern}(?![a-z0-9])", words)
+        found = re.search(rf"(?<![a-z0-9])(?:{pattern})(?![a-z0-9])", words)
         if found is None:
             continue
         bits = {"bits": int(found.group(1))} if found.groups() and found.group(1) else {}
