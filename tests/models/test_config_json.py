@@ -804,7 +804,8 @@ def test_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
     (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "FP8"}}')
     read = from_folder(tmp_path)
     assert read is not None
-    assert {"method": "modelopt", "quant_algo": "FP8", "bits": 8} == read.quantization
+    expected = {"method": "modelopt", "quant_algo": "FP8", "bits": 8, "beside": "unnamed"}
+    assert expected == read.quantization
 
 
 def test_file_is_its_own_id(tmp_path: Path) -> None:

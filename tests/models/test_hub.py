@@ -189,7 +189,12 @@ def test_two_files_are_asked_for_and_nothing_else(hub: Served) -> None:
 
 def test_quantization_beside_the_config_is_read(hub: Served) -> None:
     quantization = hub.show("acme/fp8")["quantization"]
-    assert {"method": "modelopt", "quant_algo": "FP8", "bits": 8} == quantization
+    assert {
+        "method": "modelopt",
+        "quant_algo": "FP8",
+        "bits": 8,
+        "beside": "modelopt",
+    } == quantization
 
 
 def test_token_is_used(hub: Served) -> None:
