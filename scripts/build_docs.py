@@ -264,8 +264,8 @@ def known() -> str:
         f"Engines: the options of {_listed(checked)} are read. {_listed(seen)} are recognised by"
         " image and command: their image, GPUs and replicas are read, their options are not.",
         f"Models: {models:,} ids are in the catalogue. For any other model, rules that need its"
-        " shape are undecided, and `model-unresolved` says so, unless `--online` finds it or its name"
-        " leads to a known one.",
+        " shape are undecided, and `model-unresolved` says so, unless `--online` finds it or its"
+        " name leads to a known one.",
         f"Accelerators: {cards} are in the table; another card needs `mem=` or `[gpus]`.",
     )
 

@@ -40,6 +40,9 @@ def guess(name: str) -> ModelFacts:
         ("acme/Qwen3-8B-finance-v2", "Qwen/Qwen3-8B"),
         ("acme/Qwen2.5-7B-Instruct-abliterated-GPTQ-Int4", "Qwen/Qwen2.5-7B-Instruct"),
         ("hf://acme/Qwen3-8B-AWQ:main", "Qwen/Qwen3-8B"),
+        ("/models/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("./weights/qwen3-8b-awq/", "Qwen/Qwen3-8B"),
+        ("/models/Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B"),
     ],
 )  # fmt: skip
 def test_name_leads_to_its_base(name: str, base: str) -> None:
@@ -86,10 +89,11 @@ def test_guess_on_an_assumed_base_keeps_its_reasons() -> None:
         "acme/llama",
         "acme/private-model",
         "acme/AWQ",
-        "/models/Qwen3-8B",
-        "./Qwen3-8B",
+        "/models/Qwen3-8B-finance",
+        "/models/Qwen3-8B/checkpoint-100",
+        "/models",
+        "/",
         "s3://bucket/Qwen3-8B",
-        "acme/team/Qwen3-8B",
         "",
     ],
 )

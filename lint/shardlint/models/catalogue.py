@@ -101,12 +101,13 @@ class Catalogue:
         """The facts of the model that a checkpoint seems to be made from, by its name.
 
         They are assumed, say so, and leave open how the weights are stored. None if no base has the
-        name, or if several with different shapes have it.
+        name, or if several with different shapes have it. The name of a folder is not taken for
+        that of a fine-tune.
         """
         id = hub_id(reference)
-        if not is_hub_id(id):
+        if "://" in id:
             return None
-        base = self._base_of(last_part(id))
+        base = self._base_of(last_part(id), tuned=is_hub_id(id))
         if base is None:
             return None
         reason = f"the shape of {base.id}, guessed from the name"
@@ -168,13 +169,15 @@ class Catalogue:
             found.setdefault(last_part(name), []).append(id)
         return {part: tuple(dict.fromkeys(ids)) for part, ids in found.items()}
 
-    def _base_of(self, name: str) -> ModelFacts | None:
+    def _base_of(self, name: str, tuned: bool) -> ModelFacts | None:
         """The model whose whole name this is, but for words of storage or of a fine-tune."""
         names = list(stripped(name))
         names += [other.removeprefix("meta-") for other in names if other.startswith("meta-llama")]
         for shorter in names:
             if shorter in self._by_last_part:
                 return self._agreed(self._by_last_part[shorter])
+        if not tuned:
+            return None
         longest = [part for part in self._by_last_part if is_fine_tune(names[-1], part)]
         return self._agreed(self._by_last_part[max(longest, key=len)]) if longest else None
 
