@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,7 @@ def guess(name: str) -> ModelFacts:
         ("acme/Qwen2.5-7B-Instruct-abliterated-GPTQ-Int4", "Qwen/Qwen2.5-7B-Instruct"),
         ("hf://acme/Qwen3-8B-AWQ:main", "Qwen/Qwen3-8B"),
         ("/models/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("pvc://models/Qwen3-8B-FP8-KV", "Qwen/Qwen3-8B"),
         ("./weights/qwen3-8b-awq/", "Qwen/Qwen3-8B"),
         ("/models/Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B"),
     ],
@@ -93,7 +95,7 @@ def test_guess_on_an_assumed_base_keeps_its_reasons() -> None:
         "/models/Qwen3-8B/checkpoint-100",
         "/models",
         "/",
-        "s3://bucket/Qwen3-8B",
+        "s3://Qwen3-8B/model",
         "",
     ],
 )
@@ -124,6 +126,37 @@ def test_packing_a_known_model_keeps_its_shape_or_leads_nowhere(id: str) -> None
     assert known is not None
     found = CATALOGUE.guess(f"acme/{id.rsplit('/')[-1]}-GGUF")
     assert found is None or shape(found) == shape(known)
+
+
+def test_guesses_agree_with_what_was_found_out(shared: Path) -> None:
+    """Models of the cases that are not in the catalogue: their facts were read somewhere else."""
+    from ruamel.yaml import YAML
+
+    cases = YAML(typ="safe").load(shared / "cases" / "cases.yaml")["cases"]
+    runs = [case["run"] for case in cases if case.get("run")]
+    stated = [run["model_facts"] for run in runs if run.get("model_facts")]
+    compared, differing = 0, []
+    for told in stated:
+        facts = CATALOGUE.lookup(told["id"]) or CATALOGUE.guess(told["id"])
+        for name in SHAPE_OF_CASES if facts is not None else ():
+            ours = getattr(facts, name)
+            if name in told and ours is not None:
+                compared += 1
+                differing += [(told["id"], name)] if ours != told[name] else []
+    assert compared >= 40
+    assert [] == differing
+
+
+SHAPE_OF_CASES = (
+    "attention_heads",
+    "kv_heads",
+    "head_dim",
+    "num_layers",
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_experts",
+)
 
 
 # ---------------------------------------------------------------------------------- quantization

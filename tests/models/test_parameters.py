@@ -335,6 +335,12 @@ PUBLISHED = {
         decoder("olmoe", 16, 2048, 16, num_key_value_heads=16, intermediate_size=1024,
                 num_experts=64, num_experts_per_tok=8, vocab_size=50304),
     ),
+    "Mamba-Codestral-7B": (
+        7_285_403_648,
+        {"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128,
+         "head_dim": 64, "state_size": 128, "n_groups": 8, "conv_kernel": 4, "vocab_size": 32768,
+         "tie_word_embeddings": False},
+    ),
     "LFM2-1.2B": (
         1_170_340_608,
         decoder("lfm2", 16, 2048, 32, num_key_value_heads=8, block_ff_dim=12288,

@@ -101,12 +101,10 @@ class Catalogue:
         """The facts of the model that a checkpoint seems to be made from, by its name.
 
         They are assumed, say so, and leave open how the weights are stored. None if no base has the
-        name, or if several with different shapes have it. The name of a folder is not taken for
-        that of a fine-tune.
+        name, or if several with different shapes have it. The name of a folder or a bucket is not
+        taken for that of a fine-tune.
         """
         id = hub_id(reference)
-        if "://" in id:
-            return None
         base = self._base_of(last_part(id), tuned=is_hub_id(id))
         if base is None:
             return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from shardlint.models import attention as heads_of
 from shardlint.models import keys
 from shardlint.models.params.shape import Shape
 from shardlint.models.params.size import NotCounted, Size, linear, sure
@@ -20,7 +23,13 @@ def attention(s: Shape, index: int) -> int:
     beside = BLOCKS[s.traits.beside](s) if s.traits.beside else 0
     if s.traits.mla:
         return latent(s, index) + beside
-    return grouped(s, kind) + _block_indexer(s, index) + beside
+    return grouped(_at(s, index), kind) + _block_indexer(s, index) + beside
+
+
+def _at(s: Shape, index: int) -> Shape:
+    """The shape with the KV heads of one layer, where each has its own."""
+    listed = heads_of.kv_heads_per_layer(s.text, s.heads)
+    return replace(s, kv=listed[index]) if index < len(listed) else s
 
 
 def grouped(s: Shape, kind: str) -> int:

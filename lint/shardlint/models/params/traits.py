@@ -74,11 +74,20 @@ EXAONE: Final = replace(HEAD_NORM, draft="plain")
 STEP: Final = Traits(
     qk_norm="head", router_bias=YES, draft="heads", head_gate=True, window_heads=96
 )
+BAILING: Final = Traits(
+    qkv_bias=(("use_qkv_bias",), False),
+    out_bias=(("use_bias",), False),
+    qk_norm="head",
+    qk_norm_said=(("use_qk_norm",), False),
+    router_bias=(("moe_router_enable_expert_bias",), False),
+    draft="plain",
+)
 
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(("llama", "mistral", "ministral3", "granite", "granitemoe", "smollm3"), PLAIN),
     **dict.fromkeys(("phi3", "phi3_v", "phi4", "minicpm", "baichuan", "exaone", "deepseek"), PLAIN),
-    **dict.fromkeys(("yi", "mixtral", "dbrx", "gemma", "llama4_text"), PLAIN),
+    **dict.fromkeys(("yi", "deci", "mixtral", "dbrx", "gemma", "llama4_text"), PLAIN),
+    "granitemoeshared": PLAIN,
     **dict.fromkeys(("qwen2", "qwen2_vl*", "qwen2_5_vl*", "qwen2_5_omni_text"), QKV),
     "mimo": replace(QKV_SAID, draft="plain"),
     "seed_oss": Traits(qkv_bias=(("attention_bias",), True),
@@ -95,7 +104,7 @@ TRAITS: Final[dict[str, Traits]] = {
                         mlp_bias=(("bias",), False)),
     "ernie4_5": Traits(qkv_bias=(("use_bias",), False), out_bias=(("use_bias",), False),
                        mlp_bias=(("use_bias",), False)),
-    "ernie4_5_moe*": Traits(qkv_bias=(("use_bias",), False), out_bias=(("use_bias",), False),
+    "ernie4_5_moe": Traits(qkv_bias=(("use_bias",), False), out_bias=(("use_bias",), False),
                             mlp_bias=(("use_bias",), False), router_bias=YES),
     **dict.fromkeys(("qwen3", "qwen3_vl_text", "qwen3_moe", "qwen3_vl_moe_text"), HEAD_NORM),
     **dict.fromkeys(("qwen3_omni_moe_text", "hunyuan_v1_dense", "hunyuan_v1_moe"), HEAD_NORM),
@@ -151,9 +160,7 @@ TRAITS: Final[dict[str, Traits]] = {
                     replace(HEAD_NORM, router_bias=(("use_routing_bias",), True),
                             block_indexer=True)),
     **dict.fromkeys(("minimax_text_01", "minimax_m1", "minimax"), Traits(state="lightning")),
-    "bailing_moe": Traits(qkv_bias=(("use_qkv_bias",), False), out_bias=(("use_bias",), False),
-                          qk_norm="head", qk_norm_said=(("use_qk_norm",), False),
-                          router_bias=(("moe_router_enable_expert_bias",), False), draft="plain"),
+    **dict.fromkeys(("bailing_moe", "bailing_moe_v2"), BAILING),
     "mimo_v2*": Traits(out_bias=NO, router_bias=YES,
                        window_sinks=(("add_swa_attention_sink_bias",), False),
                        sinks=(("add_full_attention_sink_bias",), False)),
@@ -166,9 +173,10 @@ TRAITS: Final[dict[str, Traits]] = {
     "falcon_h1": Traits(beside="mamba2"),
     "falcon_mamba": Traits(own="mamba"),
     "mamba": Traits(own="mamba"),
+    "mamba2": Traits(own="mamba2"),
     "nemotron_h": Traits(own="nemotron_h"),
     "lfm2*": Traits(qk_norm="head", state="conv", router_bias=(("use_expert_bias",), False)),
-    "longcat*": Traits(own="longcat"),
+    "longcat_flash": Traits(own="longcat"),
     "mllama_text_model": Traits(own="mllama"),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta"), Traits(own="bert")),
     "whisper": Traits(own="whisper"),
