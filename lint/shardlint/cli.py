@@ -505,11 +505,10 @@ def _known_facts(setup: Setup, reference: str) -> ModelFacts:
     facts, path = setup.catalogue.lookup(reference), Path(reference)
     if facts is None and path.exists():
         facts = from_folder(path) if path.is_dir() else from_config_file(path)
-    if facts is None or facts.assumed:
-        try:
-            facts = setup.from_hub(reference, facts) or facts or setup.catalogue.guess(reference)
-        except ModelError as error:
-            raise Failure(f"models show: {reference}: {error}") from None
+    try:
+        facts = setup.resolved(reference, facts)
+    except ModelError as error:
+        raise Failure(f"models show: {reference}: {error}") from None
     if facts is None:
         raise Failure(f"models show: {reference} is neither in the catalogue nor a path")
     return facts

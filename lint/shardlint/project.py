@@ -97,26 +97,34 @@ class Setup:
 
         return Hub()
 
-    def from_hub(
-        self, reference: str, otherwise: ModelFacts | None, revision: Known[str] | None = None
+    def resolved(
+        self, reference: str, facts: ModelFacts | None, revision: Known[str] | None = None
     ) -> ModelFacts | None:
-        """What the Hub says of a model, if it may be asked and the reference can be an id there.
+        """Certain facts as they are, else those of the Hub, if it may be asked, else a guess.
 
-        Raises ModelError if it has no answer and there are no other facts.
+        Raises ModelError if the Hub was asked in vain and there is nothing else.
         """
-        from shardlint.models.catalogue import hub_id
+        if facts is not None and not facts.assumed:
+            return facts
         from shardlint.models.errors import ModelError
+
+        try:
+            return self._from_hub(reference, revision) or facts or self.catalogue.guess(reference)
+        except ModelError as error:
+            otherwise = facts or self.catalogue.guess(reference)
+            if otherwise is None:
+                raise
+            return replace(otherwise, assumed=(*otherwise.assumed, str(error)))
+
+    def _from_hub(self, reference: str, revision: Known[str] | None) -> ModelFacts | None:
+        """None if the Hub may not be asked, or the reference cannot be an id there."""
+        if not self.settings.online:
+            return None
+        from shardlint.models.catalogue import hub_id
         from shardlint.models.hub import is_hub_id
 
         id = hub_id(reference)
-        if not self.settings.online or not is_hub_id(id):
-            return None
-        try:
-            return self.hub.facts(id, _decided(revision))
-        except ModelError:
-            if otherwise is None:
-                raise
-            return None
+        return self.hub.facts(id, _decided(revision)) if is_hub_id(id) else None
 
     def _labelled(self, labels: Mapping[str, tuple[str, ...]]) -> tuple[str | None, Known[Device]]:
         if not labels:
@@ -480,11 +488,8 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
 
 def _facts(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
     """The user's word, the catalogue, a folder, the Hub, and at last what the name seems to say."""
-    setup = project.setup
-    facts = setup.catalogue.lookup(name) or _from_folder(plan, name, project)
-    if facts is not None and not facts.assumed:
-        return facts
-    return setup.from_hub(name, facts, _revision(plan)) or facts or setup.catalogue.guess(name)
+    facts = project.setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+    return project.setup.resolved(name, facts, _revision(plan))
 
 
 def _revision(plan: ServingPlan) -> Known[str]:

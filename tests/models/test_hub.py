@@ -222,6 +222,13 @@ def test_an_assumed_entry_stays_when_the_hub_has_no_answer(hub: Served) -> None:
     assert "assumed" == hub.show("openai-community/gpt2-xl", HF_HUB_OFFLINE="1")["confidence"]
 
 
+def test_a_guess_stays_when_the_hub_has_no_answer_and_says_why(hub: Served) -> None:
+    assert [
+        "the shape of Qwen/Qwen3-8B, guessed from the name",
+        "the Hub has no such model, or HF_TOKEN may not see it",
+    ] == hub.show("acme/Qwen3-8B-gone")["assumes"]
+
+
 def test_the_hub_wins_over_the_name(hub: Served) -> None:
     assert 12 == hub.show("acme/Qwen3-8B-odd")["attention_heads"]
 

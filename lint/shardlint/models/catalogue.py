@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from shardlint.models.entries import ASSUMED_QUANTIZATION, unpacked
 from shardlint.models.errors import ModelError
-from shardlint.models.hub import is_hub_id
-from shardlint.models.names import is_fine_tune, last_part, quantization_of, stripped
 from shardlint.plan import ModelFacts
 
 __all__ = ["DATA", "Catalogue", "ModelError", "hub_id"]
@@ -92,6 +90,8 @@ class Catalogue:
             return None
         name = self._name(id)
         if name is None:
+            from shardlint.models.names import quantization_of
+
             return quantization_of(id)
         guess: Mapping[str, Any] | None = self._records[name].get(ASSUMED_QUANTIZATION)
         stated = self._records[name].get("quantization") if name.lower() != id.lower() else None
@@ -104,6 +104,9 @@ class Catalogue:
         name, or if several with different shapes have it. The name of a folder or a bucket is not
         taken for that of a fine-tune.
         """
+        from shardlint.models.hub import is_hub_id
+        from shardlint.models.names import last_part
+
         id = hub_id(reference)
         base = self._base_of(last_part(id), tuned=is_hub_id(id))
         if base is None:
@@ -162,6 +165,8 @@ class Catalogue:
     @cached_property
     def _by_last_part(self) -> dict[str, tuple[str, ...]]:
         """Ids of models by the last part of their names and of their aliases."""
+        from shardlint.models.names import last_part
+
         found: dict[str, list[str]] = {}
         for name, id in self._lowered.items():
             found.setdefault(last_part(name), []).append(id)
@@ -169,6 +174,8 @@ class Catalogue:
 
     def _base_of(self, name: str, tuned: bool) -> ModelFacts | None:
         """The model whose whole name this is, but for words of storage or of a fine-tune."""
+        from shardlint.models.names import is_fine_tune, stripped
+
         names = list(stripped(name))
         names += [other.removeprefix("meta-") for other in names if other.startswith("meta-llama")]
         for shorter in names:

@@ -97,15 +97,21 @@ def _is_sparse(text: View, layers: int) -> list[bool]:
         return [index in named for index in range(layers)]
     if text.stated("expert_layer_period"):
         period, offset = text.count("expert_layer_period"), text.get("expert_layer_offset")
-        return [index % sure(period) == offset for index in range(layers)]
-    every = text.count("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq") or 1
-    first = text.count(*keys.FIRST_DENSE) or 0
-    dense = text.items("mlp_only_layers")
-    after = every if not text.stated("moe_layer_freq") else 1
+        if not period or not isinstance(offset, int):
+            raise NotCounted
+        return [index % period == offset for index in range(layers)]
+    first, dense = text.count(*keys.FIRST_DENSE) or 0, text.items("mlp_only_layers")
     return [
-        index >= first and index not in dense and (index + 1) % after == 0
-        for index in range(layers)
+        index >= first and index not in dense and _falls_on(text, index) for index in range(layers)
     ]
+
+
+def _falls_on(text: View, index: int) -> bool:
+    """Whether it is the turn of a layer where every n-th is a mixture."""
+    if every := text.count("moe_layer_freq"):
+        return index % every == 0
+    every = text.count("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval")
+    return every is None or (index + 1) % every == 0
 
 
 def _numbers(text: str | None) -> list[int]:
