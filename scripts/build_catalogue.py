@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.models.catalogue import DATA
-from shardlint.models.config_json import facts_from_config
+from shardlint.models.config_json import facts_from_config, parameters_of
 from shardlint.models.entries import SCHEMA_VERSION, packed
+from shardlint.models.keys import WINDOW, WINDOW_OF
 from shardlint.plan import ModelFacts
 
 INFERRED_SHAPES = ("inferred",)
@@ -31,6 +32,8 @@ TOLERANCE_WITH_SCALES = 1e-3
 """The same where the published count holds the scales of blocks or channels."""
 TOLERANCE_WITH_GROUPS = 1 / 16
 """The same with one scale for every group of at least 16 weights."""
+TOLERANCE_OF_CONFIG = 5e-3
+"""The same where the shape is the checkpoint's own config, which is wrong in no other way."""
 
 Entry = Mapping[str, Any]
 
@@ -100,6 +103,8 @@ def _kv_bytes_explained(facts: ModelFacts, config: Entry, _theirs: Any) -> str |
     if not facts.kv_groups:
         return "not stated: the pattern or the window of the sliding layers is missing"
     text = config.get("text_config") or config
+    if facts.model_type in WINDOW_OF and not any(key in text for key in WINDOW):
+        return "the index does not use the window that is the default of the class"
     for key in ("per_layer_config", "num_kv_shared_layers", "sliding_window_attention_size"):
         if text.get(key):
             return f"the index does not follow {key}"
@@ -190,12 +195,26 @@ def is_inferred(quantization: Entry | None) -> bool:
     return "inferred" in str((quantization or {}).get("provenance", ""))
 
 
-def count_differs(entry: Entry) -> bool:
-    published = entry.get("published") or {}
-    error = published.get("rel_err")
-    if not published.get("exact") or error is None:
-        return False
-    return bool(abs(error) > _tolerance(entry.get("quantization")))
+def count_error(facts: ModelFacts, entry: Entry, config: Entry) -> float | None:
+    """How far our count is from an exact published one; None if there is no such count.
+
+    A checkpoint may leave out towers and drafts, and may hold a copy of a tied embedding.
+    """
+    published, parts = entry.get("published") or {}, parameters_of(config, facts)
+    if not published.get("exact") or parts.text is None:
+        return None
+    towers, drafts = parts.towers or 0, parts.drafts or 0
+    counts = [parts.text + extra for extra in (0, towers, drafts, towers + drafts)]
+    if facts.tie_word_embeddings and facts.vocab_size and facts.hidden_size:
+        counts += [count + facts.vocab_size * facts.hidden_size for count in counts]
+    errors = (count / published["total"] - 1 for count in counts)
+    return min(errors, key=abs, default=None)
+
+
+def count_differs(facts: ModelFacts, entry: Entry, config: Entry) -> bool:
+    error = count_error(facts, entry, config)
+    least = TOLERANCE_OF_CONFIG if entry["provenance"]["kind"] == "config.json" else 0
+    return error is not None and abs(error) > max(least, _tolerance(entry.get("quantization")))
 
 
 def _tolerance(quantization: Entry | None) -> float:
@@ -206,10 +225,10 @@ def _tolerance(quantization: Entry | None) -> float:
     return TOLERANCE_WITH_GROUPS if grouped else TOLERANCE_WITH_SCALES
 
 
-def assumptions(entry: Entry) -> tuple[str, ...]:
+def assumptions(facts: ModelFacts, entry: Entry, config: Entry) -> tuple[str, ...]:
     """Reasons not to rest an error on the shape of an entry."""
     inferred = entry["provenance"]["kind"] in INFERRED_SHAPES
-    reasons = (SHAPE_INFERRED, inferred), (COUNT_DIFFERS, count_differs(entry))
+    reasons = (SHAPE_INFERRED, inferred), (COUNT_DIFFERS, count_differs(facts, entry, config))
     return tuple(reason for reason, holds in reasons if holds)
 
 
@@ -222,20 +241,18 @@ def decided_architectures(entries: list[Entry]) -> dict[str, str]:
     return {kind: names.pop() for kind, names in stated.items() if len(names) == 1}
 
 
-def completed(facts: ModelFacts, entry: Entry, decided: Mapping[str, str]) -> ModelFacts:
+def completed(
+    facts: ModelFacts, entry: Entry, config: Entry, decided: Mapping[str, str]
+) -> ModelFacts:
     """The facts of a config with what only the index knows."""
     architecture = facts.architecture or entry.get("architecture")
     if entry.get("architecture_inferred") and decided.get(entry["model_type"]) != architecture:
         architecture = None
-    computed = entry["computed"]
     return replace(
         facts,
         architecture=architecture,
-        params_total=computed["total"],
-        params_text=computed["text"],
-        params_active=computed["active"],
         provenance=entry["provenance"]["kind"],
-        assumed=assumptions(entry),
+        assumed=assumptions(facts, entry, config),
         confirmed=confirmed(facts),
     )
 
@@ -277,7 +294,7 @@ def built(models: Path) -> tuple[dict[str, Any], Agreement]:
         config = json.loads((models / entry["file"]).read_text(encoding="utf-8"))
         facts = config_facts(config, entry["id"])
         if agreement.add(facts, entry, config):
-            records[entry["id"]] = record(completed(facts, entry, decided), entry)
+            records[entry["id"]] = record(completed(facts, entry, config, decided), entry)
     catalogue = {
         "schema_version": SCHEMA_VERSION,
         "generated_by": f"scripts/{Path(__file__).name}",

@@ -186,7 +186,7 @@ def json_formats() -> str:
         "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
         " when a field is removed or\nchanges its meaning.\n",
     ]
-    for name in ("check", "inspect"):
+    for name in ("check", "inspect", "models_show"):
         root = schema(name)
         text += f"\n## {root['title']}\n\n{root['description']}\n\n", _fields(root, root)
         for part, value in root["$defs"].items():
@@ -265,7 +265,8 @@ def known() -> str:
         f"Engines: the options of {_listed(checked)} are read. {_listed(seen)} are recognised by"
         " image and command: their image, GPUs and replicas are read, their options are not.",
         f"Models: {models:,} ids are in the catalogue. For any other model, rules that need its"
-        " shape are undecided, and `model-unresolved` says so.",
+        " shape are undecided, and `model-unresolved` says so, unless `--online` finds it or its"
+        " name leads to a known one.",
         f"Accelerators: {cards} are in the table; another card needs `mem=` or `[gpus]`.",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 from shardlint import __version__
 from shardlint.cli import main
+from shardlint.engines import builtin
+from shardlint.models.catalogue import Catalogue
+from shardlint.plan import Layout, refuses
 from shardlint_schemas import schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -466,7 +470,7 @@ def test_explain_as_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["SL1010"], "unknown rule 'SL1010'; did you mean 'SL101'?"),
+        (["SL9044"], "unknown rule 'SL9044'; did you mean 'SL904'?"),
         ([], "explain: name a rule, or use --all"),
     ],
 )
@@ -493,8 +497,73 @@ def test_model_is_shown_by_its_id() -> None:
     shown = json.loads(run("models", "show", "Qwen/Qwen2.5-7B-Instruct", "--format", "json").stdout)
     assert (28, 4, 28) == (shown["attention_heads"], shown["kv_heads"], shown["num_layers"])
     assert [1, 2, 4] == shown["valid_tp"]["vllm"]
+    assert [] == shown["unknown"]
     text = run("models", "show", "Qwen/Qwen2.5-7B-Instruct").stdout
     assert "attention_heads          28\n" in text
+
+
+def test_valid_sizes_are_those_that_each_engine_takes() -> None:
+    shown = json.loads(run("models", "show", "Qwen/Qwen3-30B-A3B", "--format", "json").stdout)
+    facts = Catalogue().lookup("Qwen/Qwen3-30B-A3B")
+    checked = [engine for engine in builtin.shardlint_engines() if engine.checked]
+    assert {
+        engine.name: [n for n in range(1, 65) if refuses(engine, Layout(tp=n), facts) is None]
+        for engine in checked
+    } == shown["valid_tp"]
+    assert 1 in shown["valid_tp"]["vllm"]
+    assert 3 not in shown["valid_tp"]["vllm"]
+
+
+def test_sizes_are_null_where_the_heads_are_not_known() -> None:
+    write("own/config.json", '{"model_type": "llama"}')
+    shown = json.loads(run("models", "show", "own", "--format", "json").stdout)
+    assert {None} == set(shown["valid_tp"].values())
+    assert {"the number of attention heads is not known"} == {
+        item["reason"] for item in shown["unknown"]
+    }
+
+
+@pytest.mark.parametrize(
+    "reference", ["Qwen/Qwen3-30B-A3B", "acme/Qwen3-8B-AWQ", "openai/gpt-oss-120b", "own"]
+)
+def test_model_is_shown_as_its_schema_says(reference: str) -> None:
+    write("own/config.json", "{}")
+    shown = json.loads(run("models", "show", reference, "--format", "json").stdout)
+    jsonschema.validate(shown, schema("models_show"))
+
+
+def test_cache_of_the_hub_is_looked_into_when_told(tmp_path: Path) -> None:
+    """Offline, only the snapshot that main points to is read, and nothing is written."""
+    model, commit = tmp_path / "models--acme--own", "c" * 40
+    for folder, heads in ((commit, 12), ("d" * 40, 24)):
+        (model / "snapshots" / folder).mkdir(parents=True)
+        config = json.dumps({"model_type": "llama", "num_attention_heads": heads})
+        (model / "snapshots" / folder / "config.json").write_text(config)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    before = sorted(tmp_path.rglob("*"))
+    told = ["models", "show", "acme/own", "--format", "json"]
+    for online, code in (([], 2), (["--online"], 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "shardlint.cli", *told, *online],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
+        assert code == done.returncode
+    shown = json.loads(done.stdout)
+    assert (12, "hub") == (shown["attention_heads"], shown["provenance"])
+    assert before == sorted(tmp_path.rglob("*"))
+
+
+def test_guess_is_shown_as_assumed() -> None:
+    shown = json.loads(run("models", "show", "acme/Qwen3-8B-AWQ", "--format", "json").stdout)
+    assert ("assumed", "name", None) == (
+        shown["confidence"], shown["provenance"], shown["quantization"],
+    )  # fmt: skip
+    text = run("models", "show", "acme/Qwen3-8B-AWQ").stdout
+    assert "assumes                  the shape of Qwen/Qwen3-8B" in text
+    assert "[" not in text
+    assert "{" not in text
 
 
 def test_model_is_shown_by_a_path_to_its_config() -> None:

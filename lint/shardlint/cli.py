@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shardlint.config import Settings
     from shardlint.fixes import Outcome
     from shardlint.hardware.option import GpuOption
+    from shardlint.plan import Engine, ModelFacts
     from shardlint.plugins import Hardware, Plugins, Result, Rule
     from shardlint.project import Project, Setup
 
@@ -58,6 +59,12 @@ config_option = click.option(
     "--config", metavar="FILE", help="Configuration file instead of the nearest one."
 )
 
+online_option = click.option(
+    "--online",
+    is_flag=True,
+    help="Ask the Hugging Face Hub, or its local cache, for models that are not known.",
+)
+
 world_options = options(
     config_option,
     click.option("--gpu", metavar="NAME[:PER_NODE]",
@@ -67,6 +74,7 @@ world_options = options(
                  help="Network between the nodes."),
     click.option("--engine-version", "versions", multiple=True, metavar="NAME=VERSION",
                  help="Release where the files state none."),
+    online_option,
     click.option("--stdin-filename", default="stdin", show_default=True,
                  help="Name of the text on standard input."),
 )  # fmt: skip
@@ -128,6 +136,7 @@ def _setup(
     versions: tuple[str, ...] = (),
     select: tuple[str, ...] = (),
     ignore: tuple[str, ...] = (),
+    online: bool = False,
 ) -> Setup:
     """Plugins, settings with the command line over them, and what is said of the machines."""
     from shardlint import config as configuration
@@ -138,7 +147,7 @@ def _setup(
     setup = Setup(plugins, settings)
     settings = configuration.overridden(
         settings, select=_split(select), ignore=_split(ignore), nodes=nodes, network=network,
-        engines=_versions(versions, setup),
+        engines=_versions(versions, setup), online=online or None,
     )  # fmt: skip
     _check_engines(settings, setup)
     setup = Setup(plugins, settings)
@@ -281,7 +290,7 @@ def check(paths: tuple[str, ...], **given: Any) -> None:
     with explained():
         setup = _setup(
             given["config"], given["gpu"], given["nodes"], given["network"], given["versions"],
-            given["select"], given["ignore"],
+            given["select"], given["ignore"], given["online"],
         )  # fmt: skip
         project = _project(setup, paths, given["stdin_filename"])
         raise SystemExit(_check(setup, project, {**given, "stdin": "-" in paths}))
@@ -394,8 +403,9 @@ def inspect(paths: tuple[str, ...], report: str, origins: bool, **given: Any) ->
 
     with explained():
         setup = _setup(
-            given["config"], given["gpu"], given["nodes"], given["network"], given["versions"]
-        )
+            given["config"], given["gpu"], given["nodes"], given["network"], given["versions"],
+            online=given["online"],
+        )  # fmt: skip
         project = _project(setup, paths, given["stdin_filename"])
         with _output(None, sys.stdout) as out:
             if report == "json":
@@ -451,11 +461,14 @@ def _rule_record(rule: type[Rule]) -> dict[str, Any]:
 @click.argument("action", type=click.Choice(["show"]), required=False)
 @click.argument("model", required=False)
 @click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@online_option
 @config_option
-def models(action: str | None, model: str | None, report: str, config: str | None) -> None:
+def models(
+    action: str | None, model: str | None, report: str, online: bool, config: str | None
+) -> None:
     """List known models; `models show ID` or `models show PATH` prints the facts of one."""
     with explained():
-        setup = _setup(config)
+        setup = _setup(config, online=online)
         if action is None:
             ids = setup.catalogue.ids()
             _json(list(ids)) if report == "json" else click.echo("\n".join(ids))
@@ -465,23 +478,55 @@ def models(action: str | None, model: str | None, report: str, config: str | Non
         _record(_model_record(setup, model), report)
 
 
-def _model_record(setup: Setup, reference: str) -> dict[str, Any]:
-    from shardlint.models.config_json import from_config_file, from_folder
-    from shardlint.models.show import show
-    from shardlint.plan import Layout, refuses
+MOST_TP = 64
 
-    facts = setup.catalogue.lookup(reference)
-    path = Path(reference)
+
+def _model_record(setup: Setup, reference: str) -> dict[str, Any]:
+    """The facts of a model, and the sizes of tensor parallelism that engines take it with."""
+    from shardlint.models.show import show
+
+    facts = _known_facts(setup, reference)
+    checked = [engine for engine in setup.engines if engine.checked]
+    valid = {engine.name: _valid_tp(engine, facts) for engine in checked}
+    reason = "the number of attention heads is not known"
+    unknown = [
+        {"field": f"valid_tp.{name}", "reason": reason}
+        for name, sizes in valid.items()
+        if sizes is None
+    ]
+    return {"schema_version": 1, **show(facts), "valid_tp": valid, "unknown": unknown}
+
+
+def _known_facts(setup: Setup, reference: str) -> ModelFacts:
+    """What is known of an id or a path, else guessed from the name."""
+    from shardlint.models.config_json import from_config_file, from_folder
+    from shardlint.models.errors import ModelError
+
+    facts, path = setup.catalogue.lookup(reference), Path(reference)
     if facts is None and path.exists():
         facts = from_folder(path) if path.is_dir() else from_config_file(path)
+    try:
+        facts = setup.resolved(reference, facts)
+    except ModelError as error:
+        raise Failure(f"models show: {reference}: {error}") from None
     if facts is None:
         raise Failure(f"models show: {reference} is neither in the catalogue nor a path")
-    valid = {
-        engine.name: [tp for tp in range(1, 129) if refuses(engine, Layout(tp=tp), facts) is None]
-        for engine in setup.engines
-        if engine.checked and facts.attention_heads is not None
-    }
-    return {**show(facts), "valid_tp": valid}
+    return facts
+
+
+def _valid_tp(engine: Engine, facts: ModelFacts) -> list[int] | None:
+    """Sizes that the engine's newest release takes on one node, with nothing else split."""
+    from shardlint.known import Known
+    from shardlint.plan import Layout, Options, Releases, refuses
+
+    if facts.attention_heads is None:
+        return None
+    newest = tuple(
+        Releases(item.last, item.last) for item in engine.versions(Known.unset()).values[-1:]
+    )
+    told = Options(releases=newest)
+    sizes = range(1, MOST_TP + 1)
+    return [n for n in sizes if refuses(engine, Layout(tp=n), facts, options=told) is None]
 
 
 @main.command()
@@ -505,8 +550,19 @@ def _record(record: dict[str, Any], report: str) -> None:
         _json(record)
         return
     for name, value in record.items():
-        if value is not None:
-            click.echo(f"{name:<24} {value}")
+        if (words := _words(value)) and name != "schema_version":
+            click.echo(f"{name:<24} {words}")
+
+
+def _words(value: Any) -> str:
+    """A value on one line, for people; nothing for what is not known."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {text}" for key, item in value.items() if (text := _words(item)))
+    if isinstance(value, list):
+        return ", ".join(_words(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def _json(value: Any) -> None:

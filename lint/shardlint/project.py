@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from shardlint.hardware.table import Devices
     from shardlint.models.catalogue import Catalogue
+    from shardlint.models.hub import Hub
 
 MAX_BYTES = 8 * 2**20
 """Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
@@ -90,6 +91,41 @@ class Setup:
             labels=self._labelled,
         )
 
+    @cached_property
+    def hub(self) -> Hub:
+        from shardlint.models.hub import Hub
+
+        return Hub()
+
+    def resolved(
+        self, reference: str, facts: ModelFacts | None, revision: Known[str] | None = None
+    ) -> ModelFacts | None:
+        """Certain facts as they are, else those of the Hub, if it may be asked, else a guess.
+
+        Raises ModelError if the Hub was asked in vain and there is nothing else.
+        """
+        if facts is not None and not facts.assumed:
+            return facts
+        from shardlint.models.errors import ModelError
+
+        try:
+            return self._from_hub(reference, revision) or facts or self.catalogue.guess(reference)
+        except ModelError as error:
+            otherwise = facts or self.catalogue.guess(reference)
+            if otherwise is None:
+                raise
+            return replace(otherwise, assumed=(*otherwise.assumed, str(error)))
+
+    def _from_hub(self, reference: str, revision: Known[str] | None) -> ModelFacts | None:
+        """None if the Hub may not be asked, or the reference cannot be an id there."""
+        if not self.settings.online:
+            return None
+        from shardlint.models.catalogue import hub_id
+        from shardlint.models.hub import is_hub_id
+
+        id = hub_id(reference)
+        return self.hub.facts(id, _decided(revision)) if is_hub_id(id) else None
+
     def _labelled(self, labels: Mapping[str, tuple[str, ...]]) -> tuple[str | None, Known[Device]]:
         if not labels:
             return None, Known.unset()
@@ -100,6 +136,17 @@ class Setup:
             if name == engine.name or name in engine.aliases:
                 return engine
         return None
+
+
+def _decided(revision: Known[str] | None) -> str | None:
+    """The revision to ask for, None where none is stated; raises ModelError if it is not known."""
+    if revision is None or revision.is_unset:
+        return None
+    if revision.only is None:
+        from shardlint.models.errors import ModelError
+
+        raise ModelError(f"its revision is not known: {revision.reason or 'not decided'}")
+    return revision.only
 
 
 @record
@@ -429,7 +476,7 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     if name is None:
         return Known.unknown(model.reason or "the model is not decided", model.origin)
     try:
-        facts = project.setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+        facts = _facts(plan, name, project)
     except ModelError as error:
         return Known.unknown(f"{name}: {error}", model.origin)
     if facts is None:
@@ -437,6 +484,20 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     return Known.of(
         facts, model.origin, how="derived", related=model.related, assumes=model.assumes
     )
+
+
+def _facts(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:
+    """The user's word, the catalogue, a folder, the Hub, and at last what the name seems to say."""
+    facts = project.setup.catalogue.lookup(name) or _from_folder(plan, name, project)
+    return project.setup.resolved(name, facts, _revision(plan))
+
+
+def _revision(plan: ServingPlan) -> Known[str]:
+    """The revision of the model that is served."""
+    for flag in plan.flags:
+        if flag.flag == "--revision" and flag.value is not None:
+            return flag.value.known()
+    return Known.unset()
 
 
 def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:

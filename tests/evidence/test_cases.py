@@ -17,7 +17,6 @@ FORMS = ("k8s", "k8s-fragment", "compose", "shell")
 CLASSES = ("heads", "kv-heads", "gpu-product", "dims-quant", "experts", "orchestration")
 
 OWED = {
-    "kv-mimo-v2-flash-fp8-tp8": "an exception: its published parameter count does not fit",
     "gpu-deepseek-v3-pp2-2x1gpu": "weights-do-not-fit: the memory model",
     "gpu-docker-model-runner-ws1": "weights-do-not-fit: the memory model",
     "orch-lws-size1-tp8-pp2": "node-group-size-mismatch: a reader of LeaderWorkerSets",

@@ -99,7 +99,23 @@ def test_file_beside_the_config_speaks_where_the_config_is_silent() -> None:
         "quant_algo": "NVFP4",
         "bits": 4,
         "group_size": 16,
+        "beside": "modelopt",
     } == normalised(None, beside)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({}, "unnamed"),
+        ({"producer": {"name": "other"}}, "unnamed"),
+        ({"producer": "modelopt"}, "unnamed"),
+        ({"quantization": {"quant_algo": "FP8", "modelopt_quant_config": {}}}, "modelopt"),
+    ],
+)
+def test_file_beside_the_config_may_not_say_who_wrote_it(more: dict[str, Any], named: str) -> None:
+    found = normalised(None, {"quantization": {"quant_algo": "FP8"}, **more})
+    assert found is not None
+    assert named == found["beside"]
 
 
 def test_config_wins_over_the_file_beside_it() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
-from shardlint.models.show import show
+import pytest
+from jsonschema import Draft202012Validator
+from shardlint.models.catalogue import Catalogue
+from shardlint.models.show import SHOWN, show
 from shardlint.plan import KvGroup, ModelFacts
+from shardlint_schemas import schema
 
 GPT_OSS = ModelFacts(
     id="org/name",
@@ -84,3 +88,37 @@ def test_certain_facts() -> None:
 def test_assumed_facts() -> None:
     record = show(ModelFacts(id="org/name", assumed=("shape inferred",)))
     assert ("assumed", ["shape inferred"]) == (record["confidence"], record["assumes"])
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "falcon_mamba"])
+def test_model_that_keeps_nothing_per_token(model_type: str) -> None:
+    cache = show(ModelFacts(id="org/name", model_type=model_type))["kv_cache_bf16"]
+    assert {"full_bytes_per_token": 0, "full_layers": 0} == cache
+
+
+def test_cache_beside_an_encoder_is_not_nothing() -> None:
+    cache = show(ModelFacts(id="org/name", model_type="whisper"))["kv_cache_bf16"]
+    assert {"full_bytes_per_token": None, "full_layers": None} == cache
+
+
+# -------------------------------------------------------------------------------------- schema
+
+
+def test_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(schema("models_show"))
+
+
+def test_schema_has_every_fact_that_is_shown() -> None:
+    described = schema("models_show")
+    assert described["required"] == list(described["properties"])
+    assert set(SHOWN) <= set(described["properties"])
+
+
+def test_every_model_is_shown_as_the_schema_says() -> None:
+    validator = Draft202012Validator(schema("models_show"))
+    known = Catalogue()
+    shown = [known.lookup(id) for id in known.ids()]
+    around = {"schema_version": 1, "valid_tp": {"vllm": [1, 2]}, "unknown": []}
+    for facts in shown:
+        assert facts is not None
+        assert validator.is_valid({**show(facts), **around}), facts.id

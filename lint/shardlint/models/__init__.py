@@ -1,1 +1,1 @@
-"""Shapes of models: from the catalogue, from a config.json, from the user's own words."""
+"""Shapes of models: from the user's words, the catalogue, a config.json, the Hub, or a name."""

@@ -45,7 +45,7 @@ def kv_heads(text: View, model_type: str | None, heads: int | None) -> tuple[int
     main = _main_kv_heads(text, model_type, heads)
     others = [text.count(*keys.GLOBAL_KV_HEADS)]
     others += [text.count(key) for key in keys.SLIDING_KV_HEADS]
-    others += [layer.count(*keys.KV_HEADS) for layer in _exceptions(text).values()]
+    others += [layer.count(*keys.KV_HEADS) for layer in exceptions(text).values()]
     return tuple(dict.fromkeys(n for n in (main, *others) if n)) if main else ()
 
 
@@ -87,7 +87,7 @@ def _kv_heads_of_block(block: Any, heads: int | None) -> int | None:
     return heads // group if group and heads % group == 0 else None
 
 
-def _exceptions(text: View) -> dict[int, View]:
+def exceptions(text: View) -> dict[int, View]:
     """Layers with entries of their own."""
     own = text.get(keys.PER_LAYER)
     if not isinstance(own, dict):
@@ -97,6 +97,14 @@ def _exceptions(text: View) -> dict[int, View]:
         for index, entry in own.items()
         if isinstance(entry, dict) and re.fullmatch("[0-9]{1,4}", str(index))
     }
+
+
+def thinned_width(ffn: View, hidden: int) -> int:
+    """The FFN width of one block of Nemotron-NAS or DeciLM, rounded up to 256."""
+    multiple = ffn.get("ffn_mult")
+    if not isinstance(multiple, int | float) or not 0 < multiple < 1024:
+        return ffn.count("intermediate_size") or 0
+    return -(-int(2 * multiple * hidden / 3) // 256) * 256
 
 
 def head_dim(text: View, model_type: str | None) -> int | None:
@@ -298,7 +306,7 @@ def _entries(text: View, model_type: str | None, layers: int) -> Callable[[int, 
     k = head_dim(text, model_type)
     v = text.count("v_head_dim") or k
     by_kind = {"full": _full(text, _Entry(main, k, v)), "window": _window(text, _Entry(main, k, v))}
-    own = _exceptions(text)
+    own = exceptions(text)
 
     def entry(index: int, kind: str) -> _Entry:
         if len(per_layer) == layers:

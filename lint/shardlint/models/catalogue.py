@@ -22,6 +22,22 @@ CACHED: Final = r"(?:^|/)models--([^/]+)(?:/snapshots/[^/]+)?/?$"
 """A folder of the Hugging Face cache."""
 
 
+SHAPE: Final = (
+    "model_type",
+    "num_layers",
+    "hidden_size",
+    "attention_heads",
+    "other_attention_heads",
+    "kv_heads",
+    "other_kv_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "num_experts",
+    "moe_intermediate_size",
+)
+
+
 def hub_id(reference: str) -> str:
     """The id on the hub that a reference means: `hf://` and folders of its cache are taken off."""
     if reference.startswith(SCHEME):
@@ -29,6 +45,11 @@ def hub_id(reference: str) -> str:
     if "models--" in reference and (found := re.search(CACHED, reference)):
         return found.group(1).replace("--", "/", 1)
     return reference
+
+
+def shape(facts: ModelFacts) -> tuple[Any, ...]:
+    """What a layout depends on."""
+    return tuple(getattr(facts, name) for name in SHAPE)
 
 
 class Catalogue:
@@ -69,10 +90,36 @@ class Catalogue:
             return None
         name = self._name(id)
         if name is None:
-            return None
+            from shardlint.models.names import quantization_of
+
+            return quantization_of(id)
         guess: Mapping[str, Any] | None = self._records[name].get(ASSUMED_QUANTIZATION)
         stated = self._records[name].get("quantization") if name.lower() != id.lower() else None
         return guess or stated
+
+    def guess(self, reference: str) -> ModelFacts | None:
+        """The facts of the model that a checkpoint seems to be made from, by its name.
+
+        They are assumed, say so, and leave open how the weights are stored. None if no base has the
+        name, or if several with different shapes have it. The name of a folder or a bucket is not
+        taken for that of a fine-tune.
+        """
+        from shardlint.models.hub import is_hub_id
+        from shardlint.models.names import last_part
+
+        id = hub_id(reference)
+        base = self._base_of(last_part(id), tuned=is_hub_id(id))
+        if base is None:
+            return None
+        reason = f"the shape of {base.id}, guessed from the name"
+        return replace(
+            base,
+            id=id,
+            quantization=None,
+            provenance="name",
+            assumed=(reason, *base.assumed),
+            confirmed=(),
+        )
 
     def ids(self) -> tuple[str, ...]:
         """Every id that is known, sorted."""
@@ -114,6 +161,37 @@ class Catalogue:
             return replace(facts, quantization=None)
         known = facts.quantization is not None or ASSUMED_QUANTIZATION in self._records[name]
         return facts if known else replace(facts, quantization={})
+
+    @cached_property
+    def _by_last_part(self) -> dict[str, tuple[str, ...]]:
+        """Ids of models by the last part of their names and of their aliases."""
+        from shardlint.models.names import last_part
+
+        found: dict[str, list[str]] = {}
+        for name, id in self._lowered.items():
+            found.setdefault(last_part(name), []).append(id)
+        return {part: tuple(dict.fromkeys(ids)) for part, ids in found.items()}
+
+    def _base_of(self, name: str, tuned: bool) -> ModelFacts | None:
+        """The model whose whole name this is, but for words of storage or of a fine-tune."""
+        from shardlint.models.names import is_fine_tune, stripped
+
+        names = list(stripped(name))
+        names += [other.removeprefix("meta-") for other in names if other.startswith("meta-llama")]
+        for shorter in names:
+            if shorter in self._by_last_part:
+                return self._agreed(self._by_last_part[shorter])
+        if not tuned:
+            return None
+        longest = [part for part in self._by_last_part if is_fine_tune(names[-1], part)]
+        return self._agreed(self._by_last_part[max(longest, key=len)]) if longest else None
+
+    def _agreed(self, ids: tuple[str, ...]) -> ModelFacts | None:
+        """One of several models, if their shapes are the same; a certain one first."""
+        found = [unpacked(id, self._records[id]) for id in ids]
+        if len({shape(facts) for facts in found}) != 1:
+            return None
+        return min(found, key=lambda facts: (len(facts.assumed), facts.id))
 
     # ------------------------------------------------------------------- what others have added
 

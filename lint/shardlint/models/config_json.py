@@ -10,12 +10,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shardlint.models import attention, keys, layers, quantization
 from shardlint.models.errors import ModelError
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
+
+if TYPE_CHECKING:
+    from shardlint.models.params.count import Parameters
 
 MOST_BYTES: Final = 5 * 2**20
 """A larger file is not read: it is no config."""
@@ -40,7 +43,7 @@ def facts_from_config(
     parts = _parts(View(config))
     text = parts.text
     count = attention.layer_count(text)
-    return ModelFacts(
+    facts = ModelFacts(
         id=id,
         model_type=View(config).word("model_type"),
         architecture=_architecture(View(config)),
@@ -59,6 +62,25 @@ def facts_from_config(
         **_attention(parts),
         **_ffn(parts),
         **_vision(parts.outer, View(config)),
+    )
+    return _counted(config, facts)
+
+
+def parameters_of(config: Mapping[str, Any], facts: ModelFacts) -> Parameters:
+    """The numbers of parameters of the model that a config describes."""
+    from shardlint.models.params.count import parameters
+
+    parts = _parts(View(config))
+    return parameters(View(config), parts.outer, parts.text, parts.model_type, facts)
+
+
+def _counted(config: Mapping[str, Any], facts: ModelFacts) -> ModelFacts:
+    counts = parameters_of(config, facts)
+    return replace(
+        facts,
+        params_total=counts.total,
+        params_text=counts.text,
+        params_active=counts.active,
     )
 
 
@@ -189,6 +211,8 @@ def _experts(text: View) -> int | None:
 
 def _dense_width(text: View, model_type: str | None) -> int | None:
     width, hidden = text.width(*keys.FFN), text.count(*keys.HIDDEN)
+    if width and text.flag("block_auto_adjust_ff_dim"):
+        return _adjusted(text, width)
     if width:
         halved = keys.is_one_of(model_type, keys.TWICE_THE_FFN) and width % 2 == 0
         return width // 2 if halved else width
@@ -198,6 +222,14 @@ def _dense_width(text: View, model_type: str | None) -> int | None:
     if ratio is None and keys.is_one_of(model_type, keys.FOUR_TIMES_HIDDEN):
         ratio = 4
     return _count_or_none(hidden * ratio) if ratio else None
+
+
+def _adjusted(text: View, width: int) -> int | None:
+    """Two thirds of the stated width, rounded up: the widths of LFM2."""
+    multiple = text.count("block_multiple_of") or 256
+    factor = text.get("block_ffn_dim_multiplier")
+    exact = int(2 * width / 3) * (factor if isinstance(factor, int | float) else 1)
+    return _count_or_none(-(-int(exact) // multiple) * multiple) if 0 < exact < 2**31 else None
 
 
 def _count_or_none(number: int) -> int | None:

@@ -51,6 +51,7 @@ FFN: Final = (
     "n_inner",
     "ffn_hidden_size",
     "ffn_dim",
+    "block_ff_dim",
     "ff_intermediate_size",
     "encoder_ffn_dim",
 )
@@ -91,7 +92,12 @@ SHARED_EXPERTS: Final = (
     "moe_num_shared_experts",
     "num_shared_expert",
 )
-FIRST_DENSE: Final = ("first_k_dense_replace", "moe_layer_start_index", "moe_layer_num_skipped")
+FIRST_DENSE: Final = (
+    "first_k_dense_replace",
+    "moe_layer_start_index",
+    "moe_layer_num_skipped",
+    "num_dense_layers",
+)
 MOE_LAYERS: Final = ("moe_layers", "moe_layers_enum")
 EVERY_NTH_IS_MOE: Final = (
     "interleave_moe_layer_step",
@@ -146,6 +152,8 @@ NO_CACHE: Final = (
     "falcon_mamba",
 )
 """No self-attention cache that grows with the text (encoders, pure state space models)."""
+WITHOUT_CACHE: Final = tuple(item for item in NO_CACHE if item != "whisper")
+"""Nothing is kept per token; what the decoder of Whisper keeps is not counted here."""
 STATE_SPACE: Final = ("mamba", "mamba2", "falcon_mamba")
 ATTENTION_BESIDE_STATE: Final = ("falcon_h1",)
 """Attention and a state space block in every layer."""
@@ -164,7 +172,7 @@ SLIDING_EVERY: Final = {
     "olmo3": 4,
 }
 """Every n-th layer is full, the others slide, where the config does not say so itself."""
-WINDOW_OF: Final = {"gpt_oss": 128}
+WINDOW_OF: Final = {"gpt_oss": 128, "gemma2": 4096, "olmo3": 4096}
 """The window where the config leaves the key out."""
 FULL_EVERY: Final = {"qwen3_next": 4, "qwen3_5*": 4}
 """Every n-th layer is attention, the others keep a fixed state."""

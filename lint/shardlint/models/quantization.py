@@ -37,6 +37,7 @@ FIELDS: Final = (
     "expert_dtype",
     "kv_cache_quant_algo",
     "targets",
+    "beside",
     "ignore",
     "ignore_layers",
 )
@@ -89,6 +90,8 @@ def normalised(
         record = {k: v for k, v in record.items() if k not in _NUMBERS}
     if expert_dtype:
         record["expert_dtype"] = expert_dtype
+    if not main.raw and other.raw:
+        record["beside"] = "modelopt" if _is_named(_view(beside)) else "unnamed"
     return {key: record[key] for key in FIELDS if key in record}
 
 
@@ -103,6 +106,12 @@ def _beside(raw: Any) -> View:
     """hf_quant_config.json keeps its numbers one level down."""
     view = _view(raw)
     return view.part("quantization") or view
+
+
+def _is_named(beside: View) -> bool:
+    """The file says that ModelOpt wrote it; vLLM passes over one that does not."""
+    written_by = beside.word("producer.name") == "modelopt"
+    return written_by or beside.stated("quantization.modelopt_quant_config")
 
 
 def _read(view: View, layers: int | None) -> dict[str, Any]:

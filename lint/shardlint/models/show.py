@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from shardlint.models.keys import WITHOUT_CACHE, is_one_of
 from shardlint.plan import ModelFacts
 
 SHOWN: Final = (
@@ -61,6 +62,8 @@ def _plain(value: Any) -> Any:
 
 def _kv_cache(facts: ModelFacts) -> dict[str, int | None]:
     """Layers that keep every token; null where the layers are not known."""
+    if is_one_of(facts.model_type, WITHOUT_CACHE):
+        return {"full_bytes_per_token": 0, "full_layers": 0}
     if not facts.kv_groups:
         return {"full_bytes_per_token": None, "full_layers": None}
     full = [group for group in facts.kv_groups if group.window is None]
