@@ -268,7 +268,8 @@ class ConstraintRule(LayoutRule):
             message=self.text(constraint, world),
             at=world.origin(*places),
             severity=None if constraint.severity == "error" else constraint.severity,
-            help=constraint.remedy or sizes(world, constraint.cures),
+            help="; or ".join(filter(None, (sizes(world, constraint.cures), constraint.remedy)))
+            or None,
             repair=Repair("layout") if constraint.cures else None,
             since=constraint.since,
             until=constraint.until,

@@ -50,6 +50,7 @@ INT4 = ("awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "co
 TILE_N, TILE_K = 64, 128
 
 DEATH = "stops while it builds the model"
+KEEP_WHOLE = "expert parallelism (`--enable-expert-parallel`), which keeps experts whole"
 REFUSAL = "refuses to start"
 
 _EXPERTS = ("tp", "pcp", "dp", "ep")
@@ -187,11 +188,14 @@ def _widths(
             refusal="If tensor parallel world size does not divide num_groups, then num_groups"
             " must equal 1", refusal_since="0.11.0", since=OLDEST_READ,
             consequence=DEATH, cures=("tp",), facts=("mamba_groups",),
+            sentence=_counted("Mamba groups"),
         )  # fmt: skip
     if built.shared is not None:
         yield _cut(built.shared, tp, advisory=ranks.ep > 1)
     if built.experts is not None and ranks.ep == 1:
-        yield _cut(built.experts, ranks.moe_tp, since="0.7.0", by_experts=layout.dp > 1)
+        yield _cut(
+            built.experts, ranks.moe_tp, since="0.7.0", by_experts=layout.dp > 1, experts=True
+        )
     if built.vision:
         yield from _vision(built, tp, options)
 
@@ -204,14 +208,26 @@ def _cut(
     since: str | None = None,
     advisory: bool = False,
     by_experts: bool = False,
+    experts: bool = False,
 ) -> Constraint:
+    sentence = None
+    if by_experts:
+        sentence = (
+            "experts of width {left:,} do not divide over TP × DP = {right}, into which they are"
+            " cut without expert parallelism"
+        )
+    elif width.counted:
+        sentence = _counted(width.subject)
     return Constraint(
         rule=WIDTHS, subject=width.subject, left=width.size, right=right, test=divides,
         refusal=refusal, consequence=DEATH, cures=("tp", "dp") if by_experts else ("tp",),
         facts=width.facts, advisory=advisory or not width.certain, since=since,
-        sentence="{left:,} wide experts do not divide over TP × DP = {right}, which vLLM cuts them"
-        " into without expert parallelism" if by_experts else None,
+        sentence=sentence, remedy=KEEP_WHOLE if experts else None,
     )  # fmt: skip
+
+
+def _counted(things: str) -> str:
+    return f"{{left}} {things} do not divide over tensor parallel size {{right}}"
 
 
 ENCODER_OPTIONS = ("mm_encoder_tp_mode", "language_model_only", "limit_mm_per_prompt",
@@ -231,8 +247,8 @@ def _vision(built: Shape, tp: int, options: Options) -> FOUND:
             refusal="is not divisible by", consequence=DEATH, cures=("tp",),
             facts=(*width.facts, "architecture"), since=OLDEST_READ,
             advisory=not certain or not width.certain,
-            remedy=f"`--mm-encoder-tp-mode data` keeps the vision tower whole on every rank; or"
-            f" a tensor parallel size that divides {width.size}"
+            sentence=_counted(width.subject) if width.counted else None,
+            remedy="`--mm-encoder-tp-mode data`, which keeps the vision tower whole on every rank"
             if built.encoder_whole else None,
         )  # fmt: skip
 
@@ -324,7 +340,7 @@ def _expert_blocks(
     part, cut = width // parts, f"TP × DP = {parts}" if layout.dp > 1 else f"TP {parts}"
     common: dict[str, Any] = {
         "rule": BLOCKS, "subject": "expert width", "facts": _facts(("moe_intermediate_size",)),
-        "cures": ("tp", "dp") if layout.dp > 1 else ("tp",),
+        "cures": ("tp", "dp") if layout.dp > 1 else ("tp",), "remedy": KEEP_WHOLE,
     }  # fmt: skip
     before = max(block[0], block[1]) if parts > 1 else block[0]
     sentence = (
@@ -408,8 +424,7 @@ def _expert_groups(
         advisory=device is not None and device.vendor != "nvidia",
         sentence=f"experts of width {{left:,}} over {parts} ranks leave {width / parts:g} inputs"
         f" each, no whole number of quantization groups of {group}",
-        remedy="expert parallelism (`--enable-expert-parallel`) keeps experts whole; or a smaller"
-        " tensor parallel size",
+        remedy=KEEP_WHOLE,
     )  # fmt: skip
 
 

@@ -32,6 +32,11 @@ class Width:
     facts: tuple[str, ...]
     certain: bool = True
 
+    @property
+    def counted(self) -> bool:
+        """It is a number of things, not the width of one."""
+        return self.subject.endswith(("heads", "groups"))
+
 
 @record
 class Scaled:
