@@ -268,8 +268,7 @@ class ConstraintRule(LayoutRule):
             message=self.text(constraint, world),
             at=world.origin(*places),
             severity=None if constraint.severity == "error" else constraint.severity,
-            help="; or ".join(filter(None, (sizes(world, constraint.cures), constraint.remedy)))
-            or None,
+            help=remedies(world, constraint),
             repair=Repair("layout") if constraint.cures else None,
             since=constraint.since,
             until=constraint.until,
@@ -282,6 +281,12 @@ class ConstraintRule(LayoutRule):
             sentence = constraint.sentence.format(**told)
             return f"{sentence}; {says(world, constraint)}"
         return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
+
+
+def remedies(world: World, constraint: Constraint) -> str | None:
+    """The sizes that are accepted where this one is not, and what else there is to do."""
+    found = sizes(world, constraint.cures) if constraint.refuses else None
+    return "; or ".join(filter(None, (found, constraint.remedy))) or None
 
 
 def _filled(constraint: Constraint) -> str:
