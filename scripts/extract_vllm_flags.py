@@ -77,6 +77,7 @@ FIELDS = {  # what shardlint calls the flags that it reads
     "--load-format": "load_format",
 }
 NO_MODEL_OPTION = "instead of via the `--model` option"
+MODEL_FIRST = "should be provided as the first positional argument"
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
 
 Record = dict[str, Any]
@@ -426,8 +427,9 @@ def _scalar(name: str, kinds: set[str], rules: Rules) -> str:
         return "human_readable_int" if name in rules.human_ints else "int"
     if "float" in kinds:
         return "float"
-    if "dict" in kinds:  # a string beside the dict is passed on as it stands
-        return "str" if "str" in kinds and rules.dict_or_text else "json.loads"
+    if "dict" in kinds:  # what may stand beside the dict is passed on as it stands
+        either = kinds & {"str", "other"} and rules.dict_or_text
+        return "union_dict_and_str" if either else "json.loads"
     return "str" if kinds & {"str", "other", "dataclass"} else "unsupported"
 
 
@@ -893,18 +895,39 @@ def _texts(node: ast.AST) -> list[str]:
     return [value for value in constants if isinstance(value, str)]
 
 
-def grammar(parser: Module, serve: Module, arg_utils: Module) -> Record:
+def grammar(
+    parser: Module,
+    serve: Module,
+    arg_utils: Module,
+    positionals: list[tuple[list[str], dict[str, Any]]],
+) -> Record:
     """Which words the release's parser reads in a way that others do not."""
     functions = [node for node in ast.walk(parser.tree) if isinstance(node, ast.FunctionDef)]
     raised = [node for module in (parser, serve) for node in ast.walk(module.tree)
               if isinstance(node, ast.Raise)]  # fmt: skip
     readers = [arg_utils.names.get(name) for name in ("parse_type", "optional_type")]
     called = {_dotted(node) for reader in readers if reader for node in ast.walk(reader)}
+    texts = [text for node in raised for text in _texts(node)]
+    tag = next(keywords for names, keywords in positionals if names == ["model_tag"])
     return {
         "dotted": any(function.name == "create_nested_dict" for function in functions),
         "pairs": "nullable_kvs" in called,
-        "model_option": not any(NO_MODEL_OPTION in "".join(_texts(node)) for node in raised),
+        "model_option": not any(NO_MODEL_OPTION in text for text in texts),
+        "model_required": "nargs" not in tag,
+        "module_model": not _adds_argument(serve, "model_tag"),
+        "name_behind_model": any(MODEL_FIRST in text for text in texts),
     }
+
+
+def _adds_argument(module: Module, name: str) -> bool:
+    """Whether a module itself registers an argument, beside those of every entry point."""
+    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return any(
+        isinstance(arg, ast.Constant) and arg.value == name
+        for call in calls
+        if _dotted(call.func).endswith("add_argument")
+        for arg in call.args
+    )
 
 
 def _inverse_prefixes(module: Module) -> dict[str, str]:
@@ -957,18 +980,24 @@ TYPES = {
     "float": "float",
     "StoreBoolean": "bool",
     "loads": "json",
+    "union_dict_and_str": "json_or_text",
     "from_cli": "json",
     "from_json": "json",
     "human_readable_int": "human_int",
-    "human_readable_int_or_auto": "human_int",
+    "human_readable_int_or_auto": "human_int_auto",
 }
+NULLABLE = frozenset({"nullable_str", "nullable_kvs"})
 
 
 def _typed(keywords: dict[str, Any]) -> Record:
     given = keywords.get("type", Symbol("str"))
+    nullable = isinstance(given, OptionalType) or _name_of(given) in NULLABLE
     while isinstance(given, OptionalType):
         given = given.inner
-    name = _name_of(given)
+    return _converted(_name_of(given), keywords) | ({"nullable": True} if nullable else {})
+
+
+def _converted(name: str, keywords: dict[str, Any]) -> Record:
     if name == "unsupported":
         raise UnsupportedSourceError(f"no argparse type for {keywords}")
     choices, metavar = keywords.get("choices"), keywords.get("metavar")
@@ -1041,7 +1070,8 @@ def read(path: Path) -> Release:
     made += [record(names, interpreter.unsuppress(names, kw), dialect) for names, kw in options]
     _no_spelling_twice(made)
     flags = sorted(made, key=lambda row: str(row["flag"]))
-    return Release(flags, grammar(parser, serve, interpreter.arg_utils))
+    positionals = [(names, keywords) for names, keywords in calls if not names[0].startswith("-")]
+    return Release(flags, grammar(parser, serve, interpreter.arg_utils, positionals))
 
 
 def _parser_module(package: Package, serve: Module) -> Module:
@@ -1069,7 +1099,7 @@ def version_key(release: str) -> tuple[int, ...]:
 
 
 Dated = list[tuple[str, Record]]
-VARYING = ("aliases", "choices", "negatable", "inverse", "default", "deprecated")
+VARYING = ("aliases", "choices", "nullable", "negatable", "inverse", "default", "deprecated")
 
 
 def merge(releases: dict[str, Release]) -> list[Record]:
@@ -1142,7 +1172,7 @@ def removed(releases: dict[str, Release], replaced_by: dict[str, str]) -> list[R
 def table(releases: dict[str, Release], reviewed: Record) -> Record:
     ordered = {release: releases[release] for release in sorted(releases, key=version_key)}
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "engine": "vllm",
         "source": SOURCE,
         "releases": list(ordered),

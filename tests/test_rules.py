@@ -65,7 +65,8 @@ class Example(NamedTuple):
         return {number for number, line in enumerate(self.text.split("\n"), 1) if end.search(line)}
 
     def findings(self) -> list[Any]:
-        result = check(self.text, FILES[self.language])
+        told: dict[str, Any] = {} if self.rule.enabled else {"select": (self.rule.name,)}
+        result = check(self.text, FILES[self.language], **told)
         return [finding for finding in result.findings if finding.name == self.rule.name]
 
 

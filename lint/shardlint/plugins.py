@@ -34,6 +34,7 @@ from shardlint.plan import (
     ModelFacts,
     Options,
     Ranks,
+    Releases,
     Router,
     ServingPlan,
 )
@@ -63,12 +64,15 @@ class Repair:
     """What would clear a finding, without saying how the file is edited.
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
-    place of option `field`.
+    place of the name of option `field`. "option": the words of `value` in place of the option and
+    its values, its own values behind a name that takes them; without `value`, remove it. `certain`:
+    that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag"]
+    kind: Literal["layout", "flag", "option"]
     field: str = ""
     value: str = ""
+    certain: bool = True
 
 
 @record
@@ -464,6 +468,16 @@ class ReadContext:
     """Name, label or instance type to device; unknown if the name means nothing."""
     labels: Callable[[Mapping[str, tuple[str, ...]]], tuple[str | None, Known[Device]]]
     """Node labels with their possible values to the key that names the card, and the card."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """The release of an engine that the user names; it counts where the file states none."""
+
+    def releases(self, engine: Engine, tag: Known[str] | None = None) -> Known[Releases]:
+        """The releases that an engine can have: of its image's tag, else as told, else all."""
+        found = engine.versions(Known.unset() if tag is None else tag)
+        names = [name for name in (engine.name, *engine.aliases) if name in self.told]
+        if found.how != "defaulted" or not names:
+            return found
+        return engine.versions(Known.of(self.told[names[0]]))
 
 
 @record

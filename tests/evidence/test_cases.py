@@ -14,7 +14,7 @@ from harness import plugins
 from ruamel.yaml import YAML
 
 FORMS = ("k8s", "k8s-fragment", "compose", "shell")
-CLASSES = ("heads", "kv-heads", "gpu-product")
+CLASSES = ("heads", "kv-heads", "gpu-product", "flags")
 
 OWED = {
     "kv-mimo-v2-flash-fp8-tp8": "an exception of one architecture before 0.30",
@@ -22,6 +22,7 @@ OWED = {
     "gpu-docker-model-runner-ws1": "weights-do-not-fit: the memory model",
     "kv-llama-tp4-pcp2-dcp2": "dcp-invalid: all constraints of vLLM",
     "kv-llama70b-tp8-dcp2": "dcp-invalid: all constraints of vLLM",
+    "flag-vllm-quant-mismatch-gguf": "an exception: the quantization of --hf-config-path",
 }
 """Cases that need a rule or a fact that is not built; what is built must hold on them too."""
 
