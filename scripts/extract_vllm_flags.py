@@ -76,6 +76,7 @@ FIELDS = {  # what shardlint calls the flags that it reads
     "--hf-overrides": "hf_overrides",
     "--load-format": "load_format",
 }
+AUTO = "human_readable_int_or_auto"
 NO_MODEL_OPTION = "instead of via the `--model` option"
 MODEL_FIRST = "should be provided as the first positional argument"
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
@@ -266,10 +267,15 @@ class Annotations:
                 return self.hints(args[0], module)
             case "Union" | "Optional":
                 none = (Hint("none"),) if base == "Optional" else ()
-                return tuple(hint for arg in args for hint in self.hints(arg, module)) + none
+                return tuple(hint for arg in args for hint in self._member(arg, module)) + none
             case "Literal":
                 return (Hint("literal", values=tuple(self.literals(args, module))),)
         return (self._container(base.lower(), args, module),)
+
+    def _member(self, node: ast.expr, module: Module) -> tuple[Hint, ...]:
+        """A name in quotes inside of a union is never looked up: it is no class, and no builtin."""
+        quoted = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return (Hint("other"),) if quoted else self.hints(node, module)
 
     def _container(self, base: str, args: list[ast.expr], module: Module) -> Hint:
         if base not in {"list", "tuple", "set"}:
@@ -329,6 +335,7 @@ class Rules:
     """What a release's `get_kwargs` does its own way."""
 
     human_ints: frozenset[str]
+    auto_ints: frozenset[str]  # a human integer, or the word auto
     optional_value: bool  # bool | str | None is a flag with an optional value
     open_literals: bool  # Literal | str names its values and takes any other
     none_is_a_choice: bool  # an optional Literal takes the word None
@@ -343,6 +350,7 @@ class Rules:
         called = {_dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
         return cls(
             human_ints=_human_ints(module),
+            auto_ints=_auto_ints(module),
             optional_value="?" in words,
             open_literals="metavar" in words,
             none_is_a_choice=any(map(_appends_none, nodes)),
@@ -358,6 +366,20 @@ def _human_ints(module: Module) -> frozenset[str]:
     items = [item for node in nodes if isinstance(node, ast.Set) for item in node.elts]
     items += [item for node in nodes for item in _compared_to_name(node)]
     return frozenset(str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
+def _auto_ints(module: Module) -> frozenset[str]:
+    """The names for which `get_kwargs` takes the converter that knows the word auto."""
+    function = module.names.get("_compute_kwargs") or module.names.get("get_kwargs")
+    tests = [node for node in ast.walk(function) if isinstance(node, ast.If)] if function else []
+    return frozenset(
+        str(item.value)
+        for node in tests
+        if AUTO in {name.id for part in node.body for name in ast.walk(part)
+                    if isinstance(name, ast.Name)}
+        for item in _compared_to_name(node.test)
+        if isinstance(item, ast.Constant)
+    )  # fmt: skip
 
 
 def _compared_to_name(node: ast.AST) -> list[ast.expr]:
@@ -423,12 +445,14 @@ def _collection_keywords(hint: Hint) -> dict[str, Any]:
 
 
 def _scalar(name: str, kinds: set[str], rules: Rules) -> str:
+    if "int" in kinds and name in rules.auto_ints:
+        return AUTO
     if "int" in kinds:
         return "human_readable_int" if name in rules.human_ints else "int"
     if "float" in kinds:
         return "float"
     if "dict" in kinds:  # what may stand beside the dict is passed on as it stands
-        either = kinds & {"str", "other"} and rules.dict_or_text
+        either = kinds & {"str", "other", "dataclass"} and rules.dict_or_text
         return "union_dict_and_str" if either else "json.loads"
     return "str" if kinds & {"str", "other", "dataclass"} else "unsupported"
 

@@ -347,7 +347,7 @@ def test_option_that_is_gone_is_removed_from_a_manifest(before: str, after: str)
 def test_option_that_a_variable_holds_is_not_removed() -> None:
     text = f"O='--swap-space 4'\ndocker run {IMAGE} m $O\n"
     assert [] == offered(text, "flag-unknown")
-    assert ["flag-unknown"] == [finding.name for finding in check(text).findings][:1]
+    assert "flag-unknown" in {finding.name for finding in check(text).findings}
 
 
 def test_spelling_is_unsafe_where_the_release_is_not_known() -> None:

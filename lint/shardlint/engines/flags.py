@@ -392,7 +392,8 @@ class FlagTable(FlagView):
     def views(self, releases: Known[Releases]) -> tuple[FlagView, ...]:
         """The opened releases that stand for these ones, oldest first.
 
-        A release between two opened ones is what both of them are.
+        A release between two opened ones is what both of them are; of a final release and its
+        post-releases, one stands for the others.
         """
         known, found = self._data.versions, set[int]()
         for item in releases.values:
@@ -401,6 +402,10 @@ class FlagTable(FlagView):
                 continue
             found |= {at for at, one in enumerate(known) if first <= one <= last}
             for end in (first, last):
+                if same := [at for at, one in enumerate(known) if one.release == end.release
+                            and not end.pre]:  # fmt: skip
+                    found |= set(same)
+                    continue
                 at = bisect_right(known, end)
                 if at and known[at - 1] != end and at < len(known):
                     found |= {at - 1, at}

@@ -29,6 +29,9 @@ LEAST = {
 """config/parallel.py: the least value of an option; smaller ones pass the parser and die later."""
 LEAST_SINCE = "0.23.0"
 
+HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[\w .-]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
+"""A word that something else fills in before the parser sees it."""
+
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 NAME = re.compile(r"--served[-_]model[-_]name(=.+|$)")
@@ -104,6 +107,8 @@ def _has_least(view: FlagView) -> bool:
 
 def _refused(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Refused]:
     for index, flag in enumerate(parsed.flags):
+        if HOLE.search((flag.written.value or "").partition("=")[0]):
+            continue
         if flag.flag is None:
             yield _unknown(flag, index)
         elif flag.problem is not None:
@@ -164,7 +169,7 @@ def _values(view: FlagView, flag: Flag, index: int) -> Iterator[Refused]:
         return
     texts = [text for text in (flag.value, *flag.more) if text is not None]
     for text in texts:
-        if text.value is None:
+        if text.value is None or HOLE.search(text.value):
             continue
         word = "{}" if flag.dotted else text.value
         problem = refusal(option, word, view.grammar)
@@ -183,7 +188,7 @@ def _too_small(least: int, word: str, nullable: bool) -> str | None:
 def _words(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Refused]:
     """Words that are neither an option nor a value: all but the model."""
     words = parsed.positionals
-    if parsed.open_ended or any(word.value is None for word in words):
+    if parsed.open_ended or any(word.value is None or HOLE.search(word.value) for word in words):
         return
     moved = _moved(view, parsed, command)
     most = 1 if command.serve is not False or view.grammar.module_model else 0
