@@ -50,7 +50,7 @@ def _told(world: World) -> Iterator[Found]:
         there = " or ".join(device.name for device in gpu.values)
         yield Found(
             message=f"the file names {here}, the command line or the configuration {there}",
-            at=plan.placement.gpu.origin or plan.origin,
+            at=plan.placement.gpu_label.origin or plan.origin,
             help="the file counts",
         )
     if release is not None:

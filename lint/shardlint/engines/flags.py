@@ -73,6 +73,23 @@ class Option:
         return (*no, self.inverse) if self.inverse else no
 
 
+class Traits(NamedTuple):
+    """What in the words of a command line is read by rules that changed between releases."""
+
+    keyed: bool
+    listed: bool
+    named: bool
+
+    @classmethod
+    def of(cls, words: Sequence[Text]) -> Traits:
+        texts = [word.value or "" for word in words]
+        return cls(
+            keyed=any(text.startswith("-") and "." in text.partition("=")[0] for text in texts),
+            listed=any(text.count("=") > text.startswith("-") for text in texts),
+            named=any(text.startswith(("--model", "--served")) for text in texts),
+        )
+
+
 @record
 class Grammar:
     """What a release's parser reads in a way that others do not."""
@@ -89,6 +106,14 @@ class Grammar:
     """The module that `serve` wraps takes a positional model too."""
     name_behind_model: bool
     """--served-model-name is refused where `serve` is followed by an option."""
+
+    def about(self, traits: Traits) -> tuple[bool, ...]:
+        """As much of it as can matter for these words."""
+        named = traits.named
+        return (
+            self.dotted and traits.keyed, self.pairs and traits.listed, self.model_option and named,
+            self.model_required and named, self.name_behind_model and named, self.module_model,
+        )  # fmt: skip
 
 
 class History(NamedTuple):
@@ -111,6 +136,8 @@ class _Data:
 
     def __init__(self, name: str) -> None:
         self.path = Path(__file__).parent / "data" / f"{name}_flags.json"
+        self._exact: dict[tuple[str, int], tuple[Option, bool] | None] = {}
+        self._seen: dict[str, list[int]] = {}
 
     @cached_property
     def raw(self) -> Row:
@@ -177,6 +204,12 @@ class _Data:
 
     def exact(self, name: str, index: int) -> tuple[Option, bool] | None:
         """The option that a spelling names in a release, and whether it switches it off."""
+        key = (name, index)
+        if key not in self._exact:
+            self._exact[key] = self._find(name, index)
+        return self._exact[key]
+
+    def _find(self, name: str, index: int) -> tuple[Option, bool] | None:
         for row in self.spellings.get(name, ()):
             if self.holds(row, index):
                 option = self.option(row, index)
@@ -192,6 +225,11 @@ class _Data:
 
     def seen(self, name: str) -> list[int]:
         """The releases that accept a spelling."""
+        if name not in self._seen:
+            self._seen[name] = self._find_seen(name)
+        return self._seen[name]
+
+    def _find_seen(self, name: str) -> list[int]:
         return sorted(
             index
             for row in self.spellings.get(name, ())
@@ -208,12 +246,15 @@ def _spellings(option: Option) -> tuple[str, ...]:
     return (option.name, *option.aliases, *option.negated)
 
 
-def _kind(found: Any) -> tuple[Any, ...]:
-    """What a parser does with an option: its defaults and its help do not count."""
-    option, negated = found
-    choices = option.choices if option.type == "choice" else None
-    return (option.name, negated, option.takes, option.type, option.nullable, choices,
-            option.deprecated)  # fmt: skip
+def _kind(option: Option, negated: bool, word: str, behind: str | None) -> tuple[object, ...]:
+    """What a parser does with an option as it is given: its default and its help do not count."""
+    value = word.partition("=")[2] if "=" in word else behind
+    chosen: object = None
+    if option.type == "choice" and option.choices is not None:
+        known = {str(choice) for choice in option.choices}
+        chosen = option.choices if option.takes == "many" else value in known
+    unset = value in ("", "None") and option.nullable
+    return option.name, negated, option.takes, option.type, chosen, unset
 
 
 def _shape(option: Option) -> tuple[str, str]:
@@ -341,17 +382,19 @@ class FlagView:
         """What an option takes in the newest of the releases that have it."""
         return self._data.takes(name)
 
-    def signature(self, words: Sequence[Text]) -> tuple[Any, ...]:
+    def signature(self, words: Sequence[Text], traits: Traits) -> tuple[object, ...]:
         """What is alike for two releases that read these words alike."""
-        grammar = self.grammar
-        found: list[Any] = [grammar]
-        for word in words:
+        found: list[object] = [self.grammar.about(traits)]
+        for at, word in enumerate(words):
             text = word.value
-            if text is not None and text.startswith("-") and len(text) > 1:
-                name = _name(text, grammar.dotted)
-                what = self.resolve(name) or self.glued(text)
-                option = isinstance(what, tuple) and isinstance(what[0], Option)
-                found.append(_kind(what) if option else what)
+            if not text or text[0] != "-" or len(text) < 2:
+                continue
+            what = self.resolve(_name(text, self.grammar.dotted)) or self.glued(text)
+            if isinstance(what, tuple) and isinstance(what[0], Option):
+                behind = words[at + 1].value if at + 1 < len(words) else None
+                found.append(_kind(what[0], bool(what[1]), text, behind))
+            else:
+                found.append(what)
         return tuple(found)
 
     def guesses(self, name: str) -> tuple[str, ...]:
@@ -769,6 +812,7 @@ CONVERT: dict[str, Callable[[str], Any]] = {
     "human_int_auto": human,
     "json": _json,
     "json_or_text": _json_or_text,
+    "bool": truth,
 }
 
 

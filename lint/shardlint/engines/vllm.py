@@ -54,6 +54,9 @@ SIXTEEN = ("half", "float16", "bfloat16")
 BYTES = {"float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Values of --kv-cache-dtype that store elements and nothing beside them."""
 
+OMNI = "--omni"
+"""entrypoints/cli/main.py: with this word, another package reads the command line."""
+
 RELEASE_PARTS = 3
 """Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
 
@@ -83,7 +86,8 @@ class VLLM:
         command = self._command(launch, start)
         found = vllm_command.versions_of(self.table, command, releases)
         chosen = vllm_command.chosen(found, releases)
-        facts = [self._facts(one, launch) for one in chosen]
+        alike = {one.says: one for one in chosen}
+        facts = [self._facts(one, launch) for one in alike.values()]
         newest = chosen[-1].parsed
         return Reading(
             engine=self.name,
@@ -103,12 +107,13 @@ class VLLM:
         image = launch.image.only
         words = [word.value for word in launch.argv[:start]]
         before = _before_serve(launch.argv)
+        own = launch.image.is_unset or launchers.image_tells_version(self.name, image)
         return Command(
             words=launch.argv[start:],
             serve=words[-1] == "serve" if words else None,
             before=launch.argv[1 : start - 1] if before is not None else (),
             floating=not launch.image.is_unset,
-            own=launch.image.is_unset or launchers.image_tells_version(self.name, image),
+            own=own and all(word.value != OMNI for word in launch.argv),
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
         )
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from shardlint.engines.argument_values import refusal
-from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords
+from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits
 from shardlint.known import Known, Text
 from shardlint.plan import Flag, Refused, Releases, version
 from shardlint.record import record
@@ -71,13 +72,26 @@ class Version:
     def view(self) -> FlagView:
         return self.views[-1]
 
+    @cached_property
+    def says(self) -> object:
+        """Equal for readings that give every fact alike."""
+        rows = []
+        for flag in self.parsed.flags:
+            option = self.view.named(flag.flag) if flag.flag else None
+            values = tuple(id(text) for text in (flag.value, *flag.more))
+            kind = (option.type, option.takes) if option is not None else None
+            rows.append((flag.flag, flag.negated, flag.dotted, flag.problem, values, kind))
+        return tuple(rows), tuple(id(word) for word in self.parsed.positionals)
+
 
 def versions_of(table: FlagTable, command: Command, releases: Known[Releases]) -> list[Version]:
     """The readings of a command line, by the newest release of each; at least one."""
     views = table.views(releases) or (table,)
+    small = any(re.search(r"(^|=)(-\d+|0+)$", word.value or "") for word in command.words)
+    traits = Traits.of(command.words)
     groups: dict[object, list[FlagView]] = {}
     for view in views:
-        key = (view.signature(command.words), _has_least(view))
+        key = (view.signature(command.words, traits), _has_least(view) and small)
         groups.setdefault(key, []).append(view)
     found = []
     for group in sorted(groups.values(), key=lambda group: views.index(group[-1])):
