@@ -166,6 +166,10 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
     if not rule.applies(plan, engine):
         return
+    alone = World(plan=plan, engine=engine)
+    for found in rule.check_plan(alone):
+        severity = found.severity or rule.severity
+        collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
     names = rule.fields(engine)
     facts = {name: _fact(plan, name) for name in names}
     missing = _missing(rule, facts)

@@ -199,6 +199,13 @@ class Rule:
         """Findings in one world of a plan; for scope "plan"."""
         yield from ()
 
+    def check_plan(self, world: World) -> Iterator[Found]:
+        """Findings that rest on no fact of `needs`, decided or not; for scope "plan".
+
+        The world has nothing but the plan and its engine.
+        """
+        yield from ()
+
     def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
         """Findings of one router and the plans behind it; for scope "router"."""
         yield from ()

@@ -31,13 +31,17 @@ class FlagConflict(ConstraintRule):
     fix = "safe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        return engine.checked and (bool(plan.refused) or super().applies(plan, engine))
+        return engine.checked
 
-    def check(self, world: World) -> Iterator[Found]:
+    def check_plan(self, world: World) -> Iterator[Found]:
         for refused in world.plan.refused:
             if refused.kind == "value":
                 yield _found(refused, world.engine.label)
-        yield from super().check(world)
+
+    def check(self, world: World) -> Iterator[Found]:
+        """Constraints of an engine that says which fields they read."""
+        if world.engine.reads(self.name):
+            yield from super().check(world)
 
 
 def _found(refused: Refused, label: str) -> Found:

@@ -75,6 +75,8 @@ def _help(refused: Refused) -> str | None:
         return "did you mean " + " or ".join(f"`{name}`" for name in _meant(refused)[:3]) + "?"
     if refused.replaced_by is not None:
         return f"`{refused.replaced_by}` takes its place"
+    if refused.remedy is not None:
+        return refused.remedy
     return "remove it" if refused.known and refused.flag is not None else None
 
 

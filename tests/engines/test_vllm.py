@@ -520,7 +520,6 @@ def test_first_engine_that_knows_a_process_reads_it(
         ("vllm serve --model org/m", "org/m"),
         ("vllm serve --model=org/m", "org/m"),
         ("vllm serve --served-model-name a b --model org/m", "org/m"),
-        ("vllm serve --enable-prefix-caching True --model org/m", "org/m"),
         ("vllm serve --model a --model org/m", "org/m"),
     ],
 )

@@ -234,6 +234,30 @@ def test_remark_on_what_the_parser_accepts(
     assert found == remarks
 
 
+@pytest.mark.parametrize(
+    ("line", "release", "model"),
+    [
+        ("vllm serve n --model m", "0.33.0", "m"),
+        ("vllm serve n --model=m", "0.10.2", "n"),
+        ("vllm serve n", "0.33.0", "n"),
+        ("python3 -m vllm.entrypoints.openai.api_server n --model m", "0.33.0", "m"),
+        ("python3 -m vllm.entrypoints.openai.api_server n", "0.33.0", None),
+    ],
+)
+def test_which_model_is_served(line: str, release: str, model: str | None) -> None:
+    assert model == read(line, release).model.only
+
+
+def test_module_ignores_a_positional_model() -> None:
+    (remark,) = read("python3 -m vllm.entrypoints.openai.api_server n", "0.33.0").remarks
+    assert ("ignored", "warning") == (remark.kind, remark.severity)
+
+
+def test_refused_value_is_told_though_the_layout_is_not_decided() -> None:
+    text = "vllm serve Qwen/Qwen3-8B -tp two\n"
+    assert [("flag-conflict", "error", "two")] == places(check(text).findings, text)
+
+
 def test_module_has_the_model_option_for_good() -> None:
     line = "python3 -m vllm.entrypoints.openai.api_server --model m"
     assert () == read(line, "0.33.0").remarks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -380,7 +379,7 @@ def test_guess_is_an_option_of_the_release() -> None:
 def test_table_is_read_late() -> None:
     code = (
         "import sys; from shardlint.engines.flags import FlagTable; table = FlagTable('vllm');"
-        "print(sorted(vars(vars(table)['_data'])))"
+        "print('raw' in vars(vars(table)['_data']))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "['path']" == re.sub(r"\s", "", out.stdout)
+    assert "False" == out.stdout.strip()

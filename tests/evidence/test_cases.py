@@ -75,6 +75,18 @@ def test_a_positive_case_is_met(case: Mapping[str, Any], shared: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    "case",
+    [case for case in _positives() if case["class"] == "flags" and case["expect"].get("accept")],
+    ids=lambda case: case["id"],
+)
+def test_a_fix_that_a_case_accepts_is_offered(case: Mapping[str, Any], shared: Path) -> None:
+    assert shared.is_dir()
+    fixes = [fix for finding in scoring.result_of(case).findings for fix in finding.fixes]
+    accepted = case["expect"]["accept"]
+    assert any(scoring.fits(fix.delta, entry) for fix in fixes for entry in accepted)
+
+
 @pytest.mark.parametrize("case", _chosen(), ids=lambda case: case["id"])
 def test_no_fix_that_a_case_rejects_is_offered(case: Mapping[str, Any], shared: Path) -> None:
     assert shared.is_dir()

@@ -87,7 +87,7 @@ class VLLM:
         found = vllm_command.versions_of(self.table, command, releases)
         chosen = vllm_command.chosen(found, releases)
         alike = {one.says: one for one in chosen}
-        facts = [self._facts(one, launch) for one in alike.values()]
+        facts = [self._facts(one, launch, command.serve) for one in alike.values()]
         newest = chosen[-1].parsed
         return Reading(
             engine=self.name,
@@ -117,10 +117,10 @@ class VLLM:
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
         )
 
-    def _facts(self, version: Version, launch: Launch) -> _Facts:
+    def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
         parsed = _with_file(version.parsed)
         return _Facts(
-            model=_reshaped(_model(parsed), parsed),
+            model=_reshaped(_model(parsed, version.view, serve), parsed),
             served_name=parsed.read("--served-model-name", str),
             layout=_doubted(_layout(parsed, launch), parsed, version.view),
             memory=_doubted(_memory(parsed), parsed, version.view),
@@ -337,10 +337,16 @@ def _with_file(parsed: ParsedWords) -> ParsedWords:
     return replace(parsed, elsewhere=f"{name or '--config'} holds more options")
 
 
-def _model(parsed: ParsedWords) -> Known[str]:
-    """The parser moves `--model` to the front, where it takes the place of a positional one."""
-    if parsed.positionals and parsed.last("--model") is None:
-        return parsed.positionals[0].known()
+def _model(parsed: ParsedWords, view: FlagView, serve: bool | None) -> Known[str]:
+    """`serve` takes the positional one, for which later releases take `--model`; the module never.
+
+    entrypoints/cli/serve.py: args.model = args.model_tag.
+    """
+    option, words = parsed.last("--model"), parsed.positionals
+    if words and serve is False and option is None:
+        return Known.unknown("the module reads no model without --model", words[0].place)
+    if words and (option is None or (serve and not view.grammar.model_option)):
+        return words[0].known()
     return parsed.read("--model", str)
 
 

@@ -33,6 +33,8 @@ LEAST_SINCE = "0.23.0"
 HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[\w .-]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
 """A word that something else fills in before the parser sees it."""
 
+TWICE = "`--model` takes the place of the model behind `serve`: name one"
+
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 NAME = re.compile(r"--served[-_]model[-_]name(=.+|$)")
@@ -81,7 +83,8 @@ class Version:
             values = tuple(id(text) for text in (flag.value, *flag.more))
             kind = (option.type, option.takes) if option is not None else None
             rows.append((flag.flag, flag.negated, flag.dotted, flag.problem, values, kind))
-        return tuple(rows), tuple(id(word) for word in self.parsed.positionals)
+        positionals = tuple(id(word) for word in self.parsed.positionals)
+        return tuple(rows), positionals, self.view.grammar.model_option
 
 
 def versions_of(table: FlagTable, command: Command, releases: Known[Releases]) -> list[Version]:
@@ -215,7 +218,7 @@ def _words(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Re
         yield Refused(
             kind="misplaced" if option else "unknown", written=word, at=word.place,
             problem="unrecognized arguments", certain=not word.assumes, known=True,
-            remedy="no option is read behind `--`" if option else None,
+            remedy="no option is read behind `--`" if option else TWICE if moved else None,
         )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ def remarks(
         *_replaced(chosen.parsed),
         *_not_read(chosen.parsed),
         *_two_models(chosen, command),
+        *_no_model(chosen, command),
     ]
     if releases.how != "defaulted":
         made += _leaving(table, found, command)
@@ -118,6 +119,20 @@ def _two_models(chosen: Version, command: Command) -> Iterator[Remark]:
         message=f"the model is given twice, as {names[1]} and as {names[0]}: {wins}",
         help="name one model", related=((positional[0].place, "the other model"),),
     )  # fmt: skip
+
+
+def _no_model(chosen: Version, command: Command) -> Iterator[Remark]:
+    """The module accepts a positional word since 0.10 and does nothing with it."""
+    words = chosen.parsed.positionals[:1]
+    if command.serve is not False or chosen.refused or chosen.parsed.last("--model") is not None:
+        return
+    for word in words:
+        if word.value is not None:
+            yield Remark(
+                kind="ignored", at=word.place, severity="warning",
+                message=f"{word.value} is ignored: this module reads the model from `--model`",
+                help=f"write `--model {word.value}`, or start it with `vllm serve`",
+            )  # fmt: skip
 
 
 def _leaving(table: FlagTable, found: Sequence[Version], command: Command) -> Iterator[Remark]:
