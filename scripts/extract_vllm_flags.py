@@ -76,7 +76,9 @@ FIELDS = {  # what shardlint calls the flags that it reads
     "--hf-overrides": "hf_overrides",
     "--load-format": "load_format",
 }
+AUTO = "human_readable_int_or_auto"
 NO_MODEL_OPTION = "instead of via the `--model` option"
+MODEL_FIRST = "should be provided as the first positional argument"
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
 
 Record = dict[str, Any]
@@ -265,10 +267,15 @@ class Annotations:
                 return self.hints(args[0], module)
             case "Union" | "Optional":
                 none = (Hint("none"),) if base == "Optional" else ()
-                return tuple(hint for arg in args for hint in self.hints(arg, module)) + none
+                return tuple(hint for arg in args for hint in self._member(arg, module)) + none
             case "Literal":
                 return (Hint("literal", values=tuple(self.literals(args, module))),)
         return (self._container(base.lower(), args, module),)
+
+    def _member(self, node: ast.expr, module: Module) -> tuple[Hint, ...]:
+        """A name in quotes inside of a union is never looked up: it is no class, and no builtin."""
+        quoted = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return (Hint("other"),) if quoted else self.hints(node, module)
 
     def _container(self, base: str, args: list[ast.expr], module: Module) -> Hint:
         if base not in {"list", "tuple", "set"}:
@@ -328,6 +335,7 @@ class Rules:
     """What a release's `get_kwargs` does its own way."""
 
     human_ints: frozenset[str]
+    auto_ints: frozenset[str]  # a human integer, or the word auto
     optional_value: bool  # bool | str | None is a flag with an optional value
     open_literals: bool  # Literal | str names its values and takes any other
     none_is_a_choice: bool  # an optional Literal takes the word None
@@ -342,6 +350,7 @@ class Rules:
         called = {_dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
         return cls(
             human_ints=_human_ints(module),
+            auto_ints=_auto_ints(module),
             optional_value="?" in words,
             open_literals="metavar" in words,
             none_is_a_choice=any(map(_appends_none, nodes)),
@@ -357,6 +366,20 @@ def _human_ints(module: Module) -> frozenset[str]:
     items = [item for node in nodes if isinstance(node, ast.Set) for item in node.elts]
     items += [item for node in nodes for item in _compared_to_name(node)]
     return frozenset(str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
+def _auto_ints(module: Module) -> frozenset[str]:
+    """The names for which `get_kwargs` takes the converter that knows the word auto."""
+    function = module.names.get("_compute_kwargs") or module.names.get("get_kwargs")
+    tests = [node for node in ast.walk(function) if isinstance(node, ast.If)] if function else []
+    return frozenset(
+        str(item.value)
+        for node in tests
+        if AUTO in {name.id for part in node.body for name in ast.walk(part)
+                    if isinstance(name, ast.Name)}
+        for item in _compared_to_name(node.test)
+        if isinstance(item, ast.Constant)
+    )  # fmt: skip
 
 
 def _compared_to_name(node: ast.AST) -> list[ast.expr]:
@@ -422,12 +445,15 @@ def _collection_keywords(hint: Hint) -> dict[str, Any]:
 
 
 def _scalar(name: str, kinds: set[str], rules: Rules) -> str:
+    if "int" in kinds and name in rules.auto_ints:
+        return AUTO
     if "int" in kinds:
         return "human_readable_int" if name in rules.human_ints else "int"
     if "float" in kinds:
         return "float"
-    if "dict" in kinds:  # a string beside the dict is passed on as it stands
-        return "str" if "str" in kinds and rules.dict_or_text else "json.loads"
+    if "dict" in kinds:  # what may stand beside the dict is passed on as it stands
+        either = kinds & {"str", "other", "dataclass"} and rules.dict_or_text
+        return "union_dict_and_str" if either else "json.loads"
     return "str" if kinds & {"str", "other", "dataclass"} else "unsupported"
 
 
@@ -893,18 +919,39 @@ def _texts(node: ast.AST) -> list[str]:
     return [value for value in constants if isinstance(value, str)]
 
 
-def grammar(parser: Module, serve: Module, arg_utils: Module) -> Record:
+def grammar(
+    parser: Module,
+    serve: Module,
+    arg_utils: Module,
+    positionals: list[tuple[list[str], dict[str, Any]]],
+) -> Record:
     """Which words the release's parser reads in a way that others do not."""
     functions = [node for node in ast.walk(parser.tree) if isinstance(node, ast.FunctionDef)]
     raised = [node for module in (parser, serve) for node in ast.walk(module.tree)
               if isinstance(node, ast.Raise)]  # fmt: skip
     readers = [arg_utils.names.get(name) for name in ("parse_type", "optional_type")]
     called = {_dotted(node) for reader in readers if reader for node in ast.walk(reader)}
+    texts = [text for node in raised for text in _texts(node)]
+    tag = next(keywords for names, keywords in positionals if names == ["model_tag"])
     return {
         "dotted": any(function.name == "create_nested_dict" for function in functions),
         "pairs": "nullable_kvs" in called,
-        "model_option": not any(NO_MODEL_OPTION in "".join(_texts(node)) for node in raised),
+        "model_option": not any(NO_MODEL_OPTION in text for text in texts),
+        "model_required": "nargs" not in tag,
+        "module_model": not _adds_argument(serve, "model_tag"),
+        "name_behind_model": any(MODEL_FIRST in text for text in texts),
     }
+
+
+def _adds_argument(module: Module, name: str) -> bool:
+    """Whether a module itself registers an argument, beside those of every entry point."""
+    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return any(
+        isinstance(arg, ast.Constant) and arg.value == name
+        for call in calls
+        if _dotted(call.func).endswith("add_argument")
+        for arg in call.args
+    )
 
 
 def _inverse_prefixes(module: Module) -> dict[str, str]:
@@ -957,18 +1004,24 @@ TYPES = {
     "float": "float",
     "StoreBoolean": "bool",
     "loads": "json",
+    "union_dict_and_str": "json_or_text",
     "from_cli": "json",
     "from_json": "json",
     "human_readable_int": "human_int",
-    "human_readable_int_or_auto": "human_int",
+    "human_readable_int_or_auto": "human_int_auto",
 }
+NULLABLE = frozenset({"nullable_str", "nullable_kvs"})
 
 
 def _typed(keywords: dict[str, Any]) -> Record:
     given = keywords.get("type", Symbol("str"))
+    nullable = isinstance(given, OptionalType) or _name_of(given) in NULLABLE
     while isinstance(given, OptionalType):
         given = given.inner
-    name = _name_of(given)
+    return _converted(_name_of(given), keywords) | ({"nullable": True} if nullable else {})
+
+
+def _converted(name: str, keywords: dict[str, Any]) -> Record:
     if name == "unsupported":
         raise UnsupportedSourceError(f"no argparse type for {keywords}")
     choices, metavar = keywords.get("choices"), keywords.get("metavar")
@@ -1041,7 +1094,8 @@ def read(path: Path) -> Release:
     made += [record(names, interpreter.unsuppress(names, kw), dialect) for names, kw in options]
     _no_spelling_twice(made)
     flags = sorted(made, key=lambda row: str(row["flag"]))
-    return Release(flags, grammar(parser, serve, interpreter.arg_utils))
+    positionals = [(names, keywords) for names, keywords in calls if not names[0].startswith("-")]
+    return Release(flags, grammar(parser, serve, interpreter.arg_utils, positionals))
 
 
 def _parser_module(package: Package, serve: Module) -> Module:
@@ -1069,7 +1123,7 @@ def version_key(release: str) -> tuple[int, ...]:
 
 
 Dated = list[tuple[str, Record]]
-VARYING = ("aliases", "choices", "negatable", "inverse", "default", "deprecated")
+VARYING = ("aliases", "choices", "nullable", "negatable", "inverse", "default", "deprecated")
 
 
 def merge(releases: dict[str, Release]) -> list[Record]:
@@ -1142,7 +1196,7 @@ def removed(releases: dict[str, Release], replaced_by: dict[str, str]) -> list[R
 def table(releases: dict[str, Release], reviewed: Record) -> Record:
     ordered = {release: releases[release] for release in sorted(releases, key=version_key)}
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "engine": "vllm",
         "source": SOURCE,
         "releases": list(ordered),

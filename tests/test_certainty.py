@@ -89,11 +89,17 @@ def test_a_variable_taken_away_hides_no_device() -> None:
     assert [] == severities(script, "gpu-count-short")
 
 
-@pytest.mark.parametrize(
-    "option", ["--hf-overrides '{\"num_attention_heads\": 32}'", "--hf-config-path /x"]
-)
-def test_an_option_can_give_the_model_another_shape(option: str) -> None:
+def test_an_option_can_give_the_model_another_shape() -> None:
+    option = "--hf-overrides '{\"num_attention_heads\": 32}'"
     assert ["warning"] == severities(f"{HEADS} -tp 8 {option}\n", "tp-heads-indivisible")
+
+
+@pytest.mark.parametrize(
+    ("config", "found"), [("/x", []), ("Qwen/Qwen3-8B", []), ("Qwen/Qwen2.5-7B", ["error"])]
+)
+def test_the_shape_is_that_of_the_config_that_is_named(config: str, found: list[str]) -> None:
+    line = f"vllm serve model.gguf -tp 8 --hf-config-path {config}\n"
+    assert found == severities(line, "tp-heads-indivisible")
 
 
 def test_a_script_that_installs_packages_runs_no_certain_release() -> None:

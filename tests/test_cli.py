@@ -360,8 +360,8 @@ def test_machines_are_accepted() -> None:
 
 
 def test_engine_version_fills_in_where_no_tag_says_it() -> None:
-    """An unknown option is certain for the release whose table is known, and only for it."""
-    write("serve.sh", "vllm serve Qwen/Qwen3-32B --tensor-paralell-size 2\n")
+    """An option that went in some release is certainly refused by a release without it."""
+    write("serve.sh", "vllm serve Qwen/Qwen3-32B --swap-space 2\n")
     severities = [
         findings("serve.sh", *arguments)[0]["severity"]
         for arguments in ([], ["--engine-version", "vllm=0.33.0"])

@@ -265,11 +265,87 @@ def test_one_likely_spelling_is_a_safe_fix(wrong: str, right: str) -> None:
     assert f"{head} {right}\n" == applied(f"{head} {wrong}\n", unsafe=False)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["--data-parallel 2", "--no-such-option 2", "--swap-space 4", "--device cuda"]
-)
+@pytest.mark.parametrize("wrong", ["--no-such-option 2", "--device cuda"])
 def test_no_spelling_is_guessed_among_several_or_none(wrong: str) -> None:
     assert [] == offered(f"docker run --gpus all {IMAGE} m {wrong}\n", "flag-unknown")
+
+
+def test_of_many_options_the_size_was_probably_meant_but_that_is_not_safe() -> None:
+    text = f"docker run --gpus all {IMAGE} m --data-parallel 2\n"
+    (fix,) = offered(text, "flag-unknown")
+    assert ("unsafe", {"replace_flag": ["--data-parallel", "--data-parallel-size"]}) == (
+        fix.applicability, fix.delta,
+    )  # fmt: skip
+    assert text.replace("parallel 2", "parallel-size 2") == applied(text)
+
+
+def test_option_that_was_renamed_is_written_anew() -> None:
+    head = f"docker run --gpus all {IMAGE} m"
+    text = f"{head} --cuda-graph-sizes 8 16 --worker-use-ray --disable-mm-preprocessor-cache\n"
+    assert applied(text, unsafe=False) == (
+        f"{head} --cudagraph-capture-sizes 8 16 --distributed-executor-backend ray"
+        " --mm-processor-cache-gb 0\n"
+    )
+
+
+GONE = ("--swap-space 4", "--swap-space=4", "--enable-reasoning", "--num-scheduler-steps '8'")
+
+
+@pytest.mark.parametrize("wrong", GONE)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("vllm serve m {} --port 1\n", "vllm serve m --port 1\n"),
+        ("vllm serve m {}\n", "vllm serve m\n"),
+        ("vllm serve m \\\n  {} \\\n  --port 1 # p\n", "vllm serve m \\\n  --port 1 # p\n"),
+        ("vllm serve m \\\n  --port 1 \\\n  {}\n", "vllm serve m \\\n  --port 1\n"),
+        ("vllm serve m  {}   | tee x\n", "vllm serve m   | tee x\n"),
+        ("bash -c 'vllm serve m --port 1 {}'\n".replace("'", '"'),
+         'bash -c "vllm serve m --port 1"\n'),
+    ],
+)  # fmt: skip
+def test_option_that_is_gone_is_removed_from_a_script(wrong: str, before: str, after: str) -> None:
+    text = before.format(wrong)
+    told = {"vllm": "0.33.0"}
+    assert text == apply_fixes(project(text, engine_version=told), False).project.sources[
+        "script.sh"
+    ].text  # fmt: skip
+    outcome = apply_fixes(project(text, engine_version=told), True)
+    assert after == outcome.project.sources["script.sh"].text
+
+
+COMPOSE = """services:
+  llm:
+    image: vllm/vllm-openai:v0.33.0
+    command: {}
+    restart: always
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("m --swap-space 4 --port 1", "m --port 1"),
+        ('["m", "--swap-space", "4", "--port", "1"]', '["m", "--port", "1"]'),
+        ('["o/m", "--swap-space", "4"]', '["o/m"]'),
+        ('["--swap-space", "4", "o/m"]', '["o/m"]'),
+        ('["o/m", "--swap-space=4"]', '["o/m"]'),
+        ("\n    - m\n    - --swap-space\n    - '4' # GiB\n    - --port=1",
+         "\n    - m\n    - --port=1"),
+        ("\n    - m\n    - --swap-space=4\n    # last\n    - --port=1",
+         "\n    - m\n    # last\n    - --port=1"),
+        (">-\n      m\n      --swap-space 4\n      --port 1", ">-\n      m\n      --port 1"),
+    ],
+)  # fmt: skip
+def test_option_that_is_gone_is_removed_from_a_manifest(before: str, after: str) -> None:
+    outcome = apply_fixes(project(COMPOSE.format(before), "compose.yaml"), True)
+    assert COMPOSE.format(after) == outcome.project.sources["compose.yaml"].text
+
+
+def test_option_that_a_variable_holds_is_not_removed() -> None:
+    text = f"O='--swap-space 4'\ndocker run {IMAGE} m $O\n"
+    assert [] == offered(text, "flag-unknown")
+    assert "flag-unknown" in {finding.name for finding in check(text).findings}
 
 
 def test_spelling_is_unsafe_where_the_release_is_not_known() -> None:

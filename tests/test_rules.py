@@ -68,9 +68,10 @@ class Example(NamedTuple):
         return {number for number, line in enumerate(self.text.split("\n"), 1) if end.search(line)}
 
     def findings(self) -> list[Any]:
-        told = "".join(TOLD.findall(self.rule.page()))
-        models = tomllib.loads(told).get("models")
-        result = check(self.text, FILES[self.language], models=models)
+        told: dict[str, Any] = {} if self.rule.enabled else {"select": (self.rule.name,)}
+        config = tomllib.loads("".join(TOLD.findall(self.rule.page())))
+        told["models"] = config.get("models")
+        result = check(self.text, FILES[self.language], **told)
         return [finding for finding in result.findings if finding.name == self.rule.name]
 
 

@@ -57,28 +57,41 @@ def with_fixes(run: Run) -> Result:
 
 
 def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
-    if cure.repair.kind == "flag":
-        yield from _spelling(cure, finding)
+    if cure.repair.kind in ("flag", "option"):
+        yield from _option_fix(cure, finding)
         return
     if (asked := Asked.of(cure.world)) is not None:
         fixes = (_layout_fix(asked, delta) for delta in _layouts(asked))
         yield from (fix for fix in fixes if fix is not None)
 
 
-# ------------------------------------------------------------------------------- one spelling
+# ------------------------------------------------------------------------------- one option
 
 
-def _spelling(cure: Cure, finding: Finding) -> Iterator[Fix]:
-    """The one likely spelling; safe only where the engine certainly refuses the other."""
-    site = cure.world.plan.sites.get(cure.repair.field)
-    edits = site.set(cure.repair.value) if site is not None else Refusal("no site")
+def _option_fix(cure: Cure, finding: Finding) -> Iterator[Fix]:
+    """Another spelling, other words, or none in place of an option.
+
+    Safe only where it is sure what was meant, and the engine refuses the other or reads the same.
+    """
+    repair, plan = cure.repair, cure.world.plan
+    site = plan.sites.get(repair.field)
+    edits = site.set(repair.value) if site is not None else Refusal("no site")
     if isinstance(edits, Refusal):
         return
-    index = int(cure.repair.field.removeprefix("flag:"))
-    written = (cure.world.plan.flags[index].written.value or "").split("=", 1)[0]
-    safe: Applicability = "safe" if finding.severity == "error" else "unsafe"
-    delta = {"replace_flag": [written, cure.repair.value]}
-    yield Fix(f"`{written}` → `{cure.repair.value}`", safe, delta, tuple(edits))
+    written = (plan.flags[_place(repair.field)].written.value or "").split("=", 1)[0]
+    safe = repair.value and repair.certain and finding.severity != "warning"
+    applicability: Applicability = "safe" if safe else "unsafe"
+    if not repair.value:
+        delta: dict[str, Any] = {"remove_flag": written}
+        yield Fix(f"remove `{written}`", applicability, delta, tuple(edits))
+        return
+    delta = {"replace_flag": [written, repair.value]}
+    yield Fix(f"`{written}` → `{repair.value}`", applicability, delta, tuple(edits))
+
+
+def _place(field: str) -> int:
+    """Where the option of a site stands among those of its plan: "flag:3" is 3."""
+    return int(field.partition(":")[2])
 
 
 # ------------------------------------------------------------------------------- layouts
@@ -392,18 +405,27 @@ def _other_option(
     old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any], engine: Engine
 ) -> str | None:
     """An option beside those of the delta that is read otherwise than before."""
-    if "replace_flag" in delta:
-        pairs = list(zip(old.flags, new.flags, strict=False))
-        ours = [pair for pair in pairs if _option(pair[0]) != _option(pair[1])]
-        sound = len(old.flags) == len(new.flags) and len(ours) == 1
-        mended = sound and ours[0][1].flag is not None and ours[0][1].problem is None
-        return None if mended else "the options"
+    if "remove_flag" in delta or "replace_flag" in delta:
+        return _other_word(old, new, delta)
     ours_by_name = {engine.flag_name(name) for name in delta if name != "gpus_per_pod"}
     kept = [
         [_option(flag) for flag in plan.flags if flag.flag not in ours_by_name]
         for plan in (old, new)
     ]
     return None if kept[0] == kept[1] else "the options"
+
+
+def _other_word(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str | None:
+    """Beside one option, which went or became another, all of them must be read as before."""
+    before, after = ([_option(flag) for flag in plan.flags] for plan in (old, new))
+    at = next((at for at, pair in enumerate(zip(before, after, strict=False))
+               if pair[0] != pair[1]), min(len(before), len(after)))  # fmt: skip
+    if "remove_flag" in delta:
+        return None if before[:at] + before[at + 1 :] == after else "the options"
+    if before == after:
+        return None  # an abbreviation is written out
+    mended = at < len(after) and new.flags[at].flag is not None and new.flags[at].problem is None
+    return None if mended and before[at + 1 :] == after[at + 1 :] else "the options"
 
 
 def _option(flag: Flag) -> tuple[Any, ...]:

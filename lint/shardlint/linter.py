@@ -166,8 +166,14 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
     if not rule.applies(plan, engine):
         return
+    alone = World(plan=plan, engine=engine)
+    for found in rule.check_plan(alone):
+        severity = found.severity or rule.severity
+        collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
     names = rule.fields(engine)
     facts = {name: _fact(plan, name) for name in names}
+    wanted = {name: _fact(plan, name) for name in rule.wants if name not in facts}
+    facts |= {name: fact for name, fact in wanted.items() if fact.cases}
     missing = _missing(facts)
     lacking = None if missing else _lacking(rule, facts)
     if missing is None and (lacking is None or rule.partial):

@@ -436,6 +436,54 @@ class Flag:
     candidates: tuple[str, ...] = ()
 
 
+@record(kw_only=True)
+class Refused:
+    """A word that the engine's parser does not accept.
+
+    `kind` "unknown": it does not recognise the word; "value": it knows the option and refuses what
+    is given with it; "misplaced": it is an option and stands where none is read. `problem` are the
+    engine's own words. `when` names the releases that refuse it
+    ("since vLLM 0.18.0"), None: every release that is possible. `certain` is False where a plugin
+    or a variable may make it right all the same. `flag` is the option's place among those of the
+    plan, `replaced_by` what means the same now, `remedy` what to write, for people.
+    """
+
+    kind: Literal["unknown", "value", "misplaced"]
+    written: Text
+    at: Origin
+    problem: str
+    when: str | None = None
+    certain: bool = True
+    flag: int | None = None
+    candidates: tuple[str, ...] = ()
+    replaced_by: str | None = None
+    known: bool = False
+    """Some release of the engine has the option."""
+    remedy: str | None = None
+
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        return "error" if self.certain and self.when is None else "warning"
+
+
+@record(kw_only=True)
+class Remark:
+    """What there is to say about a word that the engine's parser accepts.
+
+    `kind`: "deprecated", "redundant", "abbreviated", "ignored" or "conflict". `flag` is the
+    option's place among those of the plan, `replaced_by` what to write for it.
+    """
+
+    kind: str
+    at: Origin
+    message: str
+    severity: Literal["error", "warning", "info"] = "info"
+    help: str | None = None
+    flag: int | None = None
+    replaced_by: str | None = None
+    related: tuple[tuple[Origin, str], ...] = ()
+
+
 @record
 class Refusal:
     """Why a place cannot be edited, as a sentence fragment for people."""
@@ -481,6 +529,8 @@ class ServingPlan:
     versions: Known[Releases] = Known.unset()
     model: Known[str] = Known.unset()
     model_facts: Known[ModelFacts] = Known.unset()
+    shape_of: Known[str] = Known.unset()
+    """The model or folder whose config.json gives the shape, where that is not the model itself."""
     served_name: Known[str] = Known.unset()
     role: str | None = None
     namespace: str | None = None
@@ -494,6 +544,10 @@ class ServingPlan:
     flags: tuple[Flag, ...] = ()
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """What the engine's constraints look at beside the layout, by the engine's own names."""
+    refused: tuple[Refused, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    told: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """What the user says of a fact that the file states too."""
     argv: tuple[Text, ...] = ()
     open_ended: str | None = None
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
@@ -566,7 +620,10 @@ class Reading:
     layout: LayoutFacts
     memory: Memory
     open_ended: str | None = None
+    shape_of: Known[str] = Known.unset()
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
+    refused: tuple[Refused, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 class Engine(Protocol):
@@ -578,8 +635,11 @@ class Engine(Protocol):
     checked: bool
     """False: only recognised. Its options are not read and it has no constraints here."""
 
-    def read(self, launch: Launch) -> Reading | None:
-        """The engine's reading of a launch, or None when this is not its launch."""
+    def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
+        """The engine's reading of a launch, or None when this is not its launch.
+
+        What its possible releases do not read alike is unknown, and what they refuse is noted.
+        """
         ...
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
@@ -618,10 +678,6 @@ class Engine(Protocol):
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         """Why one host's devices need not be all that there is, as a condition; else None."""
-        ...
-
-    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
-        """How sure it is that the engine's parser refuses an option that its table lacks."""
         ...
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

@@ -34,6 +34,7 @@ from shardlint.plan import (
     ModelFacts,
     Options,
     Ranks,
+    Releases,
     Router,
     ServingPlan,
 )
@@ -63,12 +64,15 @@ class Repair:
     """What would clear a finding, without saying how the file is edited.
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
-    place of option `field`.
+    place of the name of option `field`. "option": the words of `value` in place of the option and
+    its values, its own values behind a name that takes them; without `value`, remove it. `certain`:
+    that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag"]
+    kind: Literal["layout", "flag", "option"]
     field: str = ""
     value: str = ""
+    certain: bool = True
 
 
 @record
@@ -169,6 +173,8 @@ class Rule:
     severity: ClassVar[Severity] = "warning"
     scope: ClassVar[Scope] = "plan"
     needs: ClassVar[tuple[str, ...]] = ()
+    wants: ClassVar[tuple[str, ...]] = ()
+    """Facts that the rule takes where they are decided, and does without otherwise."""
     model: ClassVar[tuple[str, ...]] = ()
     """Fields of ModelFacts that the rule rests on; they must be known for it to be decided."""
     enabled: ClassVar[bool] = True
@@ -195,6 +201,13 @@ class Rule:
 
     def check(self, world: World) -> Iterator[Found]:
         """Findings in one world of a plan; for scope "plan"."""
+        yield from ()
+
+    def check_plan(self, world: World) -> Iterator[Found]:
+        """Findings that rest on no fact of `needs`, decided or not; for scope "plan".
+
+        The world has nothing but the plan and its engine.
+        """
         yield from ()
 
     def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
@@ -482,6 +495,16 @@ class ReadContext:
     """Name, label or instance type to device; unknown if the name means nothing."""
     labels: Callable[[Mapping[str, tuple[str, ...]]], tuple[str | None, Known[Device]]]
     """Node labels with their possible values to the key that names the card, and the card."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """The release of an engine that the user names; it counts where the file states none."""
+
+    def releases(self, engine: Engine, tag: Known[str] | None = None) -> Known[Releases]:
+        """The releases that an engine can have: of its image's tag, else as told, else all."""
+        found = engine.versions(Known.unset() if tag is None else tag)
+        names = [name for name in (engine.name, *engine.aliases) if name in self.told]
+        if found.how != "defaulted" or not names:
+            return found
+        return engine.versions(Known.of(self.told[names[0]]))
 
 
 @record

@@ -89,6 +89,7 @@ class Setup:
             engines=self.engines,
             device=lambda name: self.devices.find(name),
             labels=self._labelled,
+            told=self.settings.engines,
         )
 
     @cached_property
@@ -426,7 +427,7 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
         plan,
         model_facts=_model_facts(plan, project),
         placement=_placement(plan, setup),
-        versions=_versions(plan, setup),
+        told=_told(plan, setup),
     )
     if engine is None or not engine.checked:
         return placed
@@ -455,19 +456,26 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
     return None
 
 
-def _versions(plan: ServingPlan, setup: Setup) -> Known[Any]:
-    """The release given in the configuration, where the file does not state one."""
+def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
+    """What the user says of facts that the file states itself, and otherwise."""
+    found: dict[str, Known[Any]] = {}
+    told, stated = setup.hardware.gpu, plan.placement.gpu
+    if told.is_known and stated.is_known and not set(told.values) & set(stated.values):
+        found["gpu"] = told
     engine = setup.engine(plan.engine)
-    if engine is None or plan.versions.how != "defaulted":
-        return plan.versions
-    for name in (engine.name, *engine.aliases):
-        if name in setup.settings.engines:
-            return engine.versions(Known.of(setup.settings.engines[name]))
-    return plan.versions
+    names = (engine.name, *engine.aliases) if engine is not None else ()
+    for name in names:
+        release = setup.settings.engines.get(name)
+        if engine is None or release is None or plan.versions.how == "defaulted":
+            continue
+        said = engine.versions(Known.of(release))
+        if said.how != "defaulted" and said.values != plan.versions.values:
+            found["engine_version"] = Known.of(release)
+    return MappingProxyType(found)
 
 
 def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
-    model = plan.model
+    model = plan.shape_of.or_default(plan.model)
     if model.is_unset:
         return Known.unknown("the model is not stated")
     from shardlint.models.errors import ModelError

@@ -25,5 +25,5 @@ from shardlint.api import ConstraintRule
 
 class DpModeInvalid(ConstraintRule):
     id, name = "SL502", "dp-mode-invalid"
-    needs = ("model_facts",)
+    wants = ("model_facts",)
     gate = True

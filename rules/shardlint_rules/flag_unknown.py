@@ -1,10 +1,15 @@
-"""An option that the engine does not have.
+"""A word on the command line that the engine's parser does not recognise.
 
-The engine's parser stops at an option that it does not know: "unrecognized arguments". It accepts
-`_` for `-`, and a prefix that only one option has; `--data-parallel` could be many and is
-"ambiguous option". For a release whose options are in the table (vLLM 0.33) this is an error. For
-any other release, stated or not, it is a warning, and only for options that no release is known to
-have had.
+The parser stops at an option that it does not know: "unrecognized arguments". It accepts `_` for
+`-`, and a prefix that only one option has; `--data-parallel` could be many and is "ambiguous
+option". A second word without an option, such as the `True` of `--enable-prefix-caching True`, is
+not recognised either.
+
+The options of 43 vLLM releases from 0.6.0 to 0.33.0 are known. What every possible release refuses
+is an error: the release that the image's tag or the configuration states, else all of them. What
+only some of them refuse is a warning that names them; where no release is stated, an option of the
+newest release is not reported, because whoever uses it has a release that has it. An image that is
+not vLLM's own, or `VLLM_PLUGINS`, may bring options: then it is at most a warning.
 
 ```sh fails
 docker run --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-paralell-size 2  # flag-unknown
@@ -14,15 +19,16 @@ docker run --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-paralell-si
 docker run --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-parallel-size 2
 ```
 
-Fix: the spelling that was meant. A misspelt option with one likely spelling is a safe fix for a
-release that refuses it.
+Fix: the spelling that was meant. A misspelt option with one likely spelling, and one that was
+renamed, is a safe fix for a release that refuses it. An option that is gone can be removed; that is
+not safe, because what it asked for is not done either way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Flag, Found, Repair, Rule, World
+from shardlint.api import Found, Refused, Repair, Rule, World
 
 
 class FlagUnknown(Rule):
@@ -31,39 +37,64 @@ class FlagUnknown(Rule):
     fix = "safe"
 
     def check(self, world: World) -> Iterator[Found]:
-        for index, flag in enumerate(world.plan.flags):
-            severity = world.engine.flag_refused(flag, world.plan)
-            if severity is not None:
+        for refused in world.plan.refused:
+            if refused.kind == "unknown":
                 yield Found(
-                    message=_message(flag, world, severity == "error"),
-                    at=flag.written.place,
-                    severity=severity,
-                    help=_help(flag),
-                    repair=_repair(flag, index),
+                    message=_message(refused, world.engine.label),
+                    at=refused.at,
+                    severity=refused.severity,
+                    help=_help(refused),
+                    repair=_repair(refused),
                 )
 
 
-def _name(flag: Flag) -> str:
-    return (flag.written.value or "").split("=", 1)[0]
+def _name(refused: Refused) -> str:
+    return (refused.written.value or "").split("=", 1)[0]
 
 
-def _message(flag: Flag, world: World, certain: bool) -> str:
-    label = world.engine.label
-    if flag.problem == "ambiguous option":
-        count = len(flag.candidates)
-        return f"`{_name(flag)}` is short for {count} options of {label} ('{flag.problem}')"
-    if certain:
-        return f"`{_name(flag)}` is no option of {label}; it refuses to start ('{flag.problem}')"
-    return f"`{_name(flag)}` is no option of any {label} release that was checked"
+def _message(refused: Refused, label: str) -> str:
+    name = _name(refused)
+    if refused.problem == "ambiguous option":
+        count = len(refused.candidates)
+        told = f"`{name}` is short for {count} options of {label}"
+    elif not name.startswith("-"):
+        told = f"`{name}` is neither an option nor the value of one"
+    elif refused.known:
+        told = f"`{name}` is no option of {label}"
+    else:
+        told = f"`{name}` is no option of any {label} release that was checked"
+    if refused.when is not None:
+        return f"{told} {refused.when}: it refuses to start ('{refused.problem}')"
+    if refused.severity == "error":
+        return f"{told}; it refuses to start ('{refused.problem}')"
+    return told
 
 
-def _help(flag: Flag) -> str | None:
-    if not flag.candidates:
+def _help(refused: Refused) -> str | None:
+    if refused.candidates:
+        return "did you mean " + " or ".join(f"`{name}`" for name in _meant(refused)[:3]) + "?"
+    if refused.replaced_by is not None:
+        return f"`{refused.replaced_by}` takes its place"
+    if refused.remedy is not None:
+        return refused.remedy
+    return "remove it" if refused.known and refused.flag is not None else None
+
+
+def _meant(refused: Refused) -> tuple[str, ...]:
+    """What was probably meant; of many that begin so, the one that says how many."""
+    size = f"{_name(refused).replace('_', '-')}-size"
+    if refused.problem == "ambiguous option" and size in refused.candidates:
+        return (size,)
+    return refused.candidates
+
+
+def _repair(refused: Refused) -> Repair | None:
+    meant = _meant(refused)
+    if refused.flag is None or len(meant) > 1:
         return None
-    return "did you mean " + " or ".join(f"`{name}`" for name in flag.candidates[:3]) + "?"
-
-
-def _repair(flag: Flag, index: int) -> Repair | None:
-    if flag.problem == "ambiguous option" or len(flag.candidates) != 1:
-        return None
-    return Repair("flag", f"flag:{index}", flag.candidates[0])
+    if meant:
+        certain = refused.problem != "ambiguous option"
+        return Repair("flag", f"flag:{refused.flag}", meant[0], certain)
+    if refused.replaced_by is not None:
+        return Repair("option", f"option:{refused.flag}", refused.replaced_by)
+    return Repair("option", f"option:{refused.flag}", "") if refused.known else None

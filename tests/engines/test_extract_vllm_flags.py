@@ -88,6 +88,7 @@ class ServeSubcommand:
 
     def subparser_init(self, subparsers):
         parser = subparsers.add_parser(self.name, help="Start it")
+        parser.add_argument("model_tag", type=str, nargs="?")
         return EngineArgs.add_cli_args(parser)
 """,
     "engine/arg_utils.py": '''
@@ -208,6 +209,12 @@ def test_words(table: dict[str, Any], flag: str, kind: str, choices: list[Any] |
     assert (kind, choices) == (row["type"], row.get("choices"))
 
 
+def test_nullable_types_are_marked(table: dict[str, Any]) -> None:
+    (row,) = records(table, "--method")
+    assert row["nullable"] is True
+    assert "nullable" not in records(table, "--format")[0]
+
+
 def test_removed_flags_are_those_that_the_newest_release_lacks(table: dict[str, Any]) -> None:
     ends = {"last_seen": "0.6.0", "first_gone": "0.9.0"}
     names, replaced = ("--format", "--method", "--use-ray", "-q"), REVIEWED["replaced_by"]
@@ -216,8 +223,9 @@ def test_removed_flags_are_those_that_the_newest_release_lacks(table: dict[str, 
 
 
 def test_grammars(table: dict[str, Any]) -> None:
-    assert [(False, False), (True, True)] == [
-        (row["dotted"], row["model_option"]) for row in table["grammars"]
+    names = ("dotted", "model_option", "model_required", "module_model", "name_behind_model")
+    assert [(False, False, True, False, False), (True, True, False, False, False)] == [
+        tuple(row[name] for name in names) for row in table["grammars"]
     ]
 
 

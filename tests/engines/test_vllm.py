@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardlint.engines import builtin, launchers
 from shardlint.engines.vllm_constraints import READS
 from shardlint.known import Case, Known
-from shardlint.plan import Constraint, Layout, ModelFacts, Releases, ServingPlan
+from shardlint.plan import Constraint, Layout, ModelFacts, Reading, Releases, ServingPlan
 
 DENSE = ModelFacts(id="dense", attention_heads=32, kv_heads=8, dense_ffn=True,
                    intermediate_size=14336, vocab_size=128256)  # fmt: skip
@@ -500,7 +500,8 @@ def test_options_that_could_be_anybodys_tell_nothing(line: str, image: str) -> N
 def test_first_engine_that_knows_a_process_reads_it(
     line: str, image: str | None, engine: str | None
 ) -> None:
-    readings = (engine.read(launch(line, image)) for engine in builtin.shardlint_engines())
+    every = Known[Releases].unset()
+    readings = (engine.read(launch(line, image), every) for engine in builtin.shardlint_engines())
     found = [reading.engine for reading in readings if reading is not None]
     assert found == ([engine] if engine else [])
 
@@ -516,7 +517,6 @@ def test_first_engine_that_knows_a_process_reads_it(
         ("vllm serve --model org/m", "org/m"),
         ("vllm serve --model=org/m", "org/m"),
         ("vllm serve --served-model-name a b --model org/m", "org/m"),
-        ("vllm serve --enable-prefix-caching True --model org/m", "org/m"),
         ("vllm serve --model a --model org/m", "org/m"),
     ],
 )
@@ -647,46 +647,61 @@ def test_defaults_stand_in_for_what_is_not_stated() -> None:
 # ------------------------------------------------------------------------------------- options
 
 
-def plan_of(line: str, image: str | None = None) -> ServingPlan:
-    reading = read(line, image)
+def versions_of(image: str | None) -> Known[Releases]:
     tag = launchers.tag_of(image) if image else None
+    return ENGINE.versions(Known.of(tag) if tag else Known.unset())
+
+
+def reading_of(line: str, image: str | None = None) -> Reading:
+    reading = ENGINE.read(launch(line, image), versions_of(image))
+    assert reading is not None
+    return reading
+
+
+def plan_of(line: str, image: str | None = None) -> ServingPlan:
+    reading = reading_of(line, image)
     return ServingPlan(
         id="p", name="p", kind="shell", file="f", path="0:", origin=NOWHERE,
         engine="vllm", image=Known.unset() if image is None else Known.of(image),
-        versions=ENGINE.versions(Known.of(tag) if tag else Known.unset()),
-        flags=reading.flags, memory=reading.memory,
+        versions=versions_of(image), flags=reading.flags, memory=reading.memory,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("option", "image", "severity"),
+    ("option", "image", "found"),
     [
-        ("--no-such 1", "vllm/vllm-openai:v0.33.0", "error"),
-        ("--no-such 1", "vllm/vllm-openai:v0.33.1", "error"),
-        ("--no-such 1", "vllm/vllm-openai:v0.8.5", "warning"),
-        ("--no-such 1", "vllm/vllm-openai:latest", "warning"),
-        ("--no-such 1", None, "warning"),
-        ("--no-such 1", "example/vllm:v0.33.0", None),
-        ("--swap-space 1", "vllm/vllm-openai:v0.33.0", "error"),
-        ("--swap-space 1", "vllm/vllm-openai:v0.8.5", None),
-        ("--swap_space=1", "vllm/vllm-openai:latest", None),
-        ("--tensor-parallel 1", "vllm/vllm-openai:v0.33.0", None),
-        ("--enforce-eager=1", "vllm/vllm-openai:v0.33.0", None),
+        ("--no-such 1", "vllm/vllm-openai:v0.33.0", ["error"]),
+        ("--no-such 1", "vllm/vllm-openai:v0.8.5", ["error"]),
+        ("--no-such 1", "vllm/vllm-openai:v0.33.1", []),
+        ("--no-such 1", "vllm/vllm-openai:latest", ["warning"]),
+        ("--no-such 1", None, ["warning"]),
+        ("--no-such 1", "example/vllm:v0.33.0", []),
+        ("--max-modl-len 1", None, ["error"]),
+        ("--max-modl-len 1", "vllm/vllm-openai:v0.33.1", ["warning"]),
+        ("--max-modl-len 1", "example/vllm:v0.33.0", ["warning"]),
+        ("--swap-space 1", "vllm/vllm-openai:v0.33.0", ["error"]),
+        ("--swap-space 1", "vllm/vllm-openai:v0.17.1", []),
+        ("--swap-space 1", "vllm/vllm-openai:v0.17.2", ["warning since 0.18.0"]),
+        ("--swap_space=1", "vllm/vllm-openai:latest", ["warning since 0.18.0"]),
+        ("--nnodes 1", "vllm/vllm-openai:v0.8.5", ["error"]),
+        ("--nnodes 1", "vllm/vllm-openai:latest", []),
+        ("--tensor-parallel 1", "vllm/vllm-openai:v0.33.0", []),
+        ("--enforce-eager=1", "vllm/vllm-openai:v0.33.0", ["error"]),
     ],
 )
-def test_unknown_option_is_refused_as_far_as_releases_are_known(
-    option: str, image: str | None, severity: str | None
+def test_what_is_refused_is_certain_as_far_as_releases_are_known(
+    option: str, image: str | None, found: list[str]
 ) -> None:
-    plan = plan_of(f"{'' if image else 'vllm serve '}org/m {option}", image)
-    assert [severity] == [ENGINE.flag_refused(flag, plan) for flag in plan.flags]
+    refused = reading_of(f"{'' if image else 'vllm serve '}org/m {option}", image).refused
+    assert found == [" ".join(filter(None, (item.severity, item.when))) for item in refused]
 
 
 def test_option_that_rests_on_an_assumption_is_not_certainly_refused() -> None:
-    plan = plan_of("org/m --no-such", "vllm/vllm-openai:v0.33.0")
-    flag = plan.flags[0]
-    written = replace(flag.written, assumes=frozenset({"X is unset"}))
-    assert "error" == ENGINE.flag_refused(flag, plan)
-    assert "warning" == ENGINE.flag_refused(replace(flag, written=written), plan)
+    process = launch("org/m --no-such", "vllm/vllm-openai:v0.33.0")
+    argv = (*process.argv[:1], replace(process.argv[1], assumes=frozenset({"X is unset"})))
+    releases = ENGINE.versions(Known.of("v0.33.0"))
+    refused = [ENGINE.read(each, releases) for each in (process, replace(process, argv=argv))]
+    assert ["error", "warning"] == [item.refused[0].severity for item in refused if item]
 
 
 BF16 = ModelFacts(id="m", torch_dtype="bfloat16", quantization={})

@@ -279,7 +279,7 @@ def test_six_flags_take_human_integers() -> None:
         "--kv-cache-memory-bytes",
         "--max-num-queued-tokens",
         "--safetensors-prefetch-block-size",
-    } == {flag for flag, row in FLAGS.items() if row["type"] == "human_int"}
+    } == {flag for flag, row in FLAGS.items() if row["type"] in ("human_int", "human_int_auto")}
 
 
 @pytest.mark.parametrize(

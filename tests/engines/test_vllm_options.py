@@ -108,7 +108,7 @@ def test_what_is_right_or_not_certain_is_not_refused(words: str, model: str) -> 
         ("-dp 4 -dpl 2 -dph -dpe", MOE, "0.33.0", "dp-mode-invalid"),
         ("-dp 4 -dpl 2 -dpr 2 --headless --api-server-count 2", MOE, "0.33.0", "dp-mode-invalid"),
         ("-ep -tp 2", DENSE, "0.33.0", "ep-on-dense-model"),
-        ("-ep -tp 2", DENSE, "0.7.3", None),
+        ("--enable-expert-parallel -tp 2", DENSE, "0.7.3", None),
         ("-tp 8 -dcp 2", LLAMA, "0.33.0", "dcp-invalid"),
         ("-tp 16 -dcp 2", LLAMA, "0.33.0", None),
         ("-tp 16 -dcp 4", LLAMA, "0.33.0", "dcp-invalid"),
@@ -151,6 +151,15 @@ def test_severity_by_release(
     words: str, model: str, release: str, found: list[tuple[str, str]]
 ) -> None:
     assert found == [(item.rule, item.severity) for item in failed(words, release, model)]
+
+
+def test_vision_heads_that_the_user_names_are_cut() -> None:
+    facts = {"attention_heads": 24, "kv_heads": 24, "vision_heads": 16}
+    assert [("shard-dim-indivisible", "is not divisible by")] == refused(
+        "-tp 3", model="my/model", models={"my/model": facts}
+    )
+    facts["architecture"] = "InternVLChatModel"
+    assert [] == refused("-tp 3", model="my/model", models={"my/model": facts})
 
 
 TOWER = "Qwen/Qwen3-VL-8B-Instruct"
@@ -239,7 +248,7 @@ EXPERTS: Mapping[str, Any] = {
         (GROUPED | {"quantization": CHANNELS}, "-tp 4", "0.33.0", False),
         (GROUPED | {"quantization": {"method": "awq", "bits": 4}}, "-tp 2", "0.33.0", False),
         (EXPERTS, "-tp 8", "0.9.2", True),
-        (EXPERTS, "-tp 8 -ep", "0.9.2", False),
+        (EXPERTS, "-tp 8 --enable-expert-parallel", "0.9.2", False),
         (EXPERTS, "-tp 4", "0.9.2", False),
     ],
 )

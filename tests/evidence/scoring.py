@@ -88,7 +88,29 @@ def rejected(case: Mapping[str, Any], result: Result) -> list[str]:
 
 def fits(delta: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     """Whether a fix has all that an entry of `accept` or `reject` names."""
-    return all(_value_fits(delta.get(key), wanted) for key, wanted in entry.items())
+    return all(
+        (_flag_fits if key in FLAGS else _value_fits)(delta.get(key), wanted)
+        for key, wanted in entry.items()
+    )
+
+
+FLAGS = ("remove_flag", "replace_flag", "add_flag")
+
+
+def _flag_fits(value: Any, wanted: Any) -> bool:
+    """Flags are compared by name, and by value if the entry gives one."""
+    if wanted is None or value is None:
+        return wanted is value
+    ours, theirs = (item if isinstance(item, list) else [item] for item in (value, wanted))
+    return len(ours) == len(theirs) and all(
+        _words(one)[: len(_words(two))] == _words(two)
+        for one, two in zip(ours, theirs, strict=True)
+    )
+
+
+def _words(text: str) -> list[str]:
+    name, _, value = text.partition(" ")
+    return [name.replace("_", "-"), *([value] if value else [])]
 
 
 def _value_fits(value: Any, wanted: Any) -> bool:

@@ -14,14 +14,13 @@ from harness import plugins
 from ruamel.yaml import YAML
 
 FORMS = ("k8s", "k8s-fragment", "compose", "shell")
-CLASSES = ("heads", "kv-heads", "gpu-product", "dims-quant", "experts", "orchestration")
+CLASSES = ("heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration")
 
 OWED = {
     "gpu-deepseek-v3-pp2-2x1gpu": "weights-do-not-fit: the memory model",
     "gpu-docker-model-runner-ws1": "weights-do-not-fit: the memory model",
     "orch-lws-size1-tp8-pp2": "node-group-size-mismatch: a reader of LeaderWorkerSets",
-    "orch-pp-partition-env-wrong": "flag-conflict",
-    "dims-qwen38-flash-next-vit-tp3": "an exception: the class of the model is not known",
+    "flag-vllm-quant-mismatch-gguf": "an exception: the quantization of --hf-config-path",
 }
 """Cases that need a rule or a fact that is not built; what is built must hold on them too."""
 
@@ -72,6 +71,18 @@ def test_a_positive_case_is_met(case: Mapping[str, Any], shared: Path) -> None:
     result = scoring.result_of(case)
     missing = scoring.missed(case, result, _rule_names())
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in _positives() if case["class"] == "flags" and case["expect"].get("accept")],
+    ids=lambda case: case["id"],
+)
+def test_a_fix_that_a_case_accepts_is_offered(case: Mapping[str, Any], shared: Path) -> None:
+    assert shared.is_dir()
+    fixes = [fix for finding in scoring.result_of(case).findings for fix in finding.fixes]
+    accepted = case["expect"]["accept"]
+    assert any(scoring.fits(fix.delta, entry) for fix in fixes for entry in accepted)
 
 
 @pytest.mark.parametrize("case", _chosen(), ids=lambda case: case["id"])

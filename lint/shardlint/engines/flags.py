@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardlint.known import Known, Text
-from shardlint.plan import Flag, version
+from shardlint.plan import Flag, Releases, version
 from shardlint.record import record
 from shardlint.source import Span
 
@@ -52,6 +52,8 @@ class Option:
     inverse: str | None
     choices: tuple[str | int | None, ...] | None = None
     deprecated: bool = False
+    nullable: bool = False
+    """The words None and the empty one are accepted whatever the type."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Option:
@@ -61,6 +63,7 @@ class Option:
             row["flag"], tuple(row["aliases"]), row["takes"], row["type"], get("default"),
             get("field"), row["negatable"], get("inverse"),
             None if choices is None else tuple(choices), get("deprecated", False),
+            get("nullable", False),
         )  # fmt: skip
 
     @property
@@ -68,6 +71,23 @@ class Option:
         """The spellings that switch it off."""
         no = ("--no-" + self.name.removeprefix("--"),) if self.negatable else ()
         return (*no, self.inverse) if self.inverse else no
+
+
+class Traits(NamedTuple):
+    """What in the words of a command line is read by rules that changed between releases."""
+
+    keyed: bool
+    listed: bool
+    named: bool
+
+    @classmethod
+    def of(cls, words: Sequence[Text]) -> Traits:
+        texts = [word.value or "" for word in words]
+        return cls(
+            keyed=any(text.startswith("-") and "." in text.partition("=")[0] for text in texts),
+            listed=any(text.count("=") > text.startswith("-") for text in texts),
+            named=any(text.startswith(("--model", "--served")) for text in texts),
+        )
 
 
 @record
@@ -79,7 +99,21 @@ class Grammar:
     pairs: bool
     """key=value,key=value where a JSON option stands."""
     model_option: bool
-    """--model after `serve`; else the model is positional."""
+    """--model after `serve` is moved to the front; else the model is positional."""
+    model_required: bool
+    """`serve` demands the positional model."""
+    module_model: bool
+    """The module that `serve` wraps takes a positional model too."""
+    name_behind_model: bool
+    """--served-model-name is refused where `serve` is followed by an option."""
+
+    def about(self, traits: Traits) -> tuple[bool, ...]:
+        """As much of it as can matter for these words."""
+        named = traits.named
+        return (
+            self.dotted and traits.keyed, self.pairs and traits.listed, self.model_option and named,
+            self.model_required and named, self.name_behind_model and named, self.module_model,
+        )  # fmt: skip
 
 
 class History(NamedTuple):
@@ -102,6 +136,8 @@ class _Data:
 
     def __init__(self, name: str) -> None:
         self.path = Path(__file__).parent / "data" / f"{name}_flags.json"
+        self._exact: dict[tuple[str, int], tuple[Option, bool] | None] = {}
+        self._seen: dict[str, list[int]] = {}
 
     @cached_property
     def raw(self) -> Row:
@@ -133,14 +169,16 @@ class _Data:
                     found.update({key: span["value"]} if "value" in span else {})
         return found
 
+    def option(self, row: Row, index: int) -> Option:
+        return Option.from_row(self.state(row, index) if "earlier" in row else row)
+
     def options(self, index: int) -> list[Option]:
-        rows = (row for row in self.raw["flags"] if self.holds(row, index))
-        return [Option.from_row(self.state(row, index) if "earlier" in row else row)
-                for row in rows]  # fmt: skip
+        return [self.option(row, index) for row in self.raw["flags"] if self.holds(row, index)]
 
     def grammar(self, index: int) -> Grammar:
         row = next(row for row in self.raw["grammars"] if self.holds(row, index))
-        return Grammar(row["dotted"], row["pairs"], row["model_option"])
+        names = Grammar.__dataclass_fields__
+        return Grammar(**{name: row[name] for name in names})
 
     @cached_property
     def spellings(self) -> dict[str, list[Row]]:
@@ -151,8 +189,47 @@ class _Data:
                 found.setdefault(name, []).append(row)
         return found
 
+    @cached_property
+    def sorted_spellings(self) -> list[str]:
+        return sorted(self.spellings)
+
+    def beginning(self, prefix: str) -> list[str]:
+        """The spellings of any release that begin so, in order."""
+        names, found = self.sorted_spellings, []
+        for at in range(bisect_left(names, prefix), len(names)):
+            if not names[at].startswith(prefix):
+                break
+            found.append(names[at])
+        return found
+
+    def exact(self, name: str, index: int) -> tuple[Option, bool] | None:
+        """The option that a spelling names in a release, and whether it switches it off."""
+        key = (name, index)
+        if key not in self._exact:
+            self._exact[key] = self._find(name, index)
+        return self._exact[key]
+
+    def _find(self, name: str, index: int) -> tuple[Option, bool] | None:
+        for row in self.spellings.get(name, ()):
+            if self.holds(row, index):
+                option = self.option(row, index)
+                if name in _spellings(option):
+                    return option, name in option.negated
+        return None
+
+    def takes(self, name: str) -> Takes | None:
+        """What an option takes in the newest release that has it."""
+        seen = self.seen(name)
+        found = self.exact(name, seen[-1]) if seen else None
+        return None if found is None else "none" if found[1] else found[0].takes
+
     def seen(self, name: str) -> list[int]:
         """The releases that accept a spelling."""
+        if name not in self._seen:
+            self._seen[name] = self._find_seen(name)
+        return self._seen[name]
+
+    def _find_seen(self, name: str) -> list[int]:
         return sorted(
             index
             for row in self.spellings.get(name, ())
@@ -167,6 +244,17 @@ class _Data:
 
 def _spellings(option: Option) -> tuple[str, ...]:
     return (option.name, *option.aliases, *option.negated)
+
+
+def _kind(option: Option, negated: bool, word: str, behind: str | None) -> tuple[object, ...]:
+    """What a parser does with an option as it is given: its default and its help do not count."""
+    value = word.partition("=")[2] if "=" in word else behind
+    chosen: object = None
+    if option.type == "choice" and option.choices is not None:
+        known = {str(choice) for choice in option.choices}
+        chosen = option.choices if option.takes == "many" else value in known
+    unset = value in ("", "None") and option.nullable
+    return option.name, negated, option.takes, option.type, chosen, unset
 
 
 def _shape(option: Option) -> tuple[str, str]:
@@ -189,6 +277,12 @@ class FlagView:
 
     def __init__(self, data: _Data, index: int | None = None, exact: bool = True) -> None:
         self._data, self._given, self.exact = data, index, exact
+        self._resolved: dict[str, tuple[Option, bool] | tuple[str, ...] | None] = {}
+
+    @property
+    def index(self) -> int:
+        """The place of the release among those that were opened."""
+        return self._index
 
     @cached_property
     def _index(self) -> int:
@@ -257,18 +351,51 @@ class FlagView:
 
     def resolve(self, name: str) -> tuple[Option, bool] | tuple[str, ...] | None:
         """Option and negation of a spelling; several names if ambiguous; None if there is none."""
-        if name in self.by_name:
-            return self.by_name[name]
-        if not name.strip("-"):
-            return None
-        matches = tuple(sorted(known for known in self.by_name if known.startswith(name)))
-        if len(matches) == 1:
-            return self.by_name[matches[0]]
-        return matches or None
+        if name not in self._resolved:
+            self._resolved[name] = self._resolve(name)
+        return self._resolved[name]
+
+    def _resolve(self, name: str) -> tuple[Option, bool] | tuple[str, ...] | None:
+        exact = self._data.exact(name, self._index)
+        if exact is not None or not name.strip("-"):
+            return exact
+        matches = {known: found for known in self._data.beginning(name)
+                   if (found := self._data.exact(known, self._index)) is not None}  # fmt: skip
+        return next(iter(matches.values())) if len(matches) == 1 else tuple(matches) or None
+
+    def named(self, name: str) -> Option | None:
+        """The option that a whole spelling names."""
+        found = self._data.exact(name, self._index)
+        return found[0] if found else None
+
+    def whole(self, name: str) -> tuple[str, ...]:
+        """The spellings that a prefix can stand for; the one that it is."""
+        if self.named(name) is not None:
+            return (name,)
+        return tuple(known for known in self._data.beginning(name) if self.named(known))
 
     def glued(self, word: str) -> tuple[Option, bool] | None:
         """The option of one letter whose value stands without a blank: `-O3`, but not `-tp4`."""
-        return None if word.startswith("--") else self.by_name.get(word[:2])
+        return None if word.startswith("--") else self._data.exact(word[:2], self._index)
+
+    def takes_elsewhere(self, name: str) -> Takes | None:
+        """What an option takes in the newest of the releases that have it."""
+        return self._data.takes(name)
+
+    def signature(self, words: Sequence[Text], traits: Traits) -> tuple[object, ...]:
+        """What is alike for two releases that read these words alike."""
+        found: list[object] = [self.grammar.about(traits)]
+        for at, word in enumerate(words):
+            text = word.value
+            if not text or text[0] != "-" or len(text) < 2:
+                continue
+            what = self.resolve(_name(text, self.grammar.dotted)) or self.glued(text)
+            if isinstance(what, tuple) and isinstance(what[0], Option):
+                behind = words[at + 1].value if at + 1 < len(words) else None
+                found.append(_kind(what[0], bool(what[1]), text, behind))
+            else:
+                found.append(what)
+        return tuple(found)
 
     def guesses(self, name: str) -> tuple[str, ...]:
         """Spellings that were probably meant, best first; none of them says the opposite.
@@ -292,6 +419,10 @@ class FlagView:
         """The option that a guess spells, which may have a value behind `=`."""
         return self.by_name[spelling.partition("=")[0]][0]
 
+    def option_takes(self, spelling: str) -> Takes:
+        option, negated = self.by_name[spelling]
+        return "none" if negated else option.takes
+
 
 class FlagTable(FlagView):
     """The options of one engine through its releases. It is itself the view of the newest one."""
@@ -300,6 +431,42 @@ class FlagTable(FlagView):
         super().__init__(_Data(name))
         self.name = name
         self._views: dict[tuple[int, bool], FlagView] = {}
+
+    def views(self, releases: Known[Releases]) -> tuple[FlagView, ...]:
+        """The opened releases that stand for these ones, oldest first.
+
+        A release between two opened ones is what both of them are; of a final release and its
+        post-releases, one stands for the others.
+        """
+        known, found = self._data.versions, set[int]()
+        for item in releases.values:
+            first, last = version(item.first), version(item.last)
+            if first is None or last is None:
+                continue
+            found |= {at for at, one in enumerate(known) if first <= one <= last}
+            for end in (first, last):
+                if same := [at for at, one in enumerate(known) if one.release == end.release
+                            and not end.pre]:  # fmt: skip
+                    found |= set(same)
+                    continue
+                at = bisect_right(known, end)
+                if at and known[at - 1] != end and at < len(known):
+                    found |= {at - 1, at}
+        return tuple(self._view(index) for index in sorted(found))
+
+    def _view(self, index: int) -> FlagView:
+        key = (index, True)
+        if key not in self._views:
+            self._views[key] = FlagView(self._data, index)
+        return self._views[key]
+
+    def replaced_by(self, name: str) -> str | None:
+        """What the newest release has instead of an option that it does not have."""
+        return self._data.replaced_by.get(name)
+
+    @cached_property
+    def all_releases(self) -> Known[Releases]:
+        return Known.of(Releases(self.first_release, self.last_release), how="defaulted")
 
     @property
     def first_release(self) -> str:
@@ -446,15 +613,21 @@ class _Parser:
             problem = "ignored explicit argument"
         elif takes in ("value", "anything") and not values:
             problem = "expected one argument"
+        elif takes == "many" and not values:
+            problem = "expected at least one argument"
         return self.flag(word, option.name, values, problem, negated=negated, dotted=dotted)
 
     def refused(
         self, word: Text, name: str, inline: Text | None, found: tuple[Any, ...] | None
     ) -> Flag:
         """An option that the parser does not have, with the value that it was probably given."""
-        values = (inline,) if inline is not None else self.values("value")
         problem = "ambiguous option" if found else "unrecognized arguments"
         guesses = tuple(str(item) for item in found) if found else self.table.guesses(name)
+        takes = self.table.takes_elsewhere(name)
+        if takes is None:
+            shapes = {self.table.option_takes(guess) for guess in guesses if "=" not in guess}
+            takes = shapes.pop() if len(shapes) == 1 else "value"
+        values = (inline,) if inline is not None else self.values(takes)
         return self.flag(word, None, values, problem, candidates=guesses)
 
     def flag(
@@ -628,11 +801,18 @@ def _json(text: str) -> Any:
         raise ValueError(f"{text[:40]!r} is not JSON") from None
 
 
+def _json_or_text(text: str) -> Any:
+    return _json(text) if re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL) else text
+
+
 CONVERT: dict[str, Callable[[str], Any]] = {
     "int": whole,
     "float": fraction,
     "human_int": human,
+    "human_int_auto": human,
     "json": _json,
+    "json_or_text": _json_or_text,
+    "bool": truth,
 }
 
 

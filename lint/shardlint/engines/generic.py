@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from shardlint.engines import launchers
 from shardlint.known import Known
@@ -11,7 +10,6 @@ from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
     Device,
-    Flag,
     Launch,
     Layout,
     LayoutFacts,
@@ -33,7 +31,7 @@ class RecognisedEngine:
     def __init__(self, name: str, label: str, aliases: tuple[str, ...] = ()) -> None:
         self.name, self.label, self.aliases = name, label, aliases
 
-    def read(self, launch: Launch) -> Reading | None:
+    def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         after = launchers.after_launcher(self.name, launch.argv)
         own = launch.argv_complete or launchers.is_command(launch.argv)
         if after is None and (own or not launchers.image_matches(self.name, launch.image.only)):
@@ -78,9 +76,6 @@ class RecognisedEngine:
         return None
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
-        return None
-
-    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

@@ -8,18 +8,19 @@ release that was opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, TypeVar
+from posixpath import basename
+from typing import Any, TypeVar
 
-from shardlint.engines import flags, launchers, vllm_constraints
+from shardlint.engines import flags, launchers, vllm_command, vllm_constraints, vllm_remarks
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
+from shardlint.engines.vllm_command import Command, Version
 from shardlint.known import Case, Known, Text, combine
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
     Device,
-    Flag,
     KvBudget,
     Launch,
     Layout,
@@ -33,9 +34,7 @@ from shardlint.plan import (
     ServingPlan,
     version,
 )
-
-CHECKED_FLAGS = "0.33"
-"""The release whose options are in the table; only for it is an unknown option certain."""
+from shardlint.record import record
 
 TELLTALE = frozenset(
     {"--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size",
@@ -55,10 +54,16 @@ SIXTEEN = ("half", "float16", "bfloat16")
 BYTES = {"float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Values of --kv-cache-dtype that store elements and nothing beside them."""
 
+OMNI = "--omni"
+"""entrypoints/cli/main.py: with this word, another package reads the command line."""
+
 RELEASE_PARTS = 3
 """Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
 
-Read = TypeVar("Read", LayoutFacts, Memory)
+ANY_RELEASE: Known[Releases] = Known((Case(Releases("0.6.0", "0.33.0")),), how="defaulted")
+
+Read = TypeVar("Read", LayoutFacts, Memory, KvBudget)
+T = TypeVar("T")
 
 
 class VLLM:
@@ -74,27 +79,62 @@ class VLLM:
 
     # ------------------------------------------------------------------ reading a command line
 
-    def read(self, launch: Launch) -> Reading | None:
+    def read(self, launch: Launch, releases: Known[Releases] = ANY_RELEASE) -> Reading | None:
         start = self._start(launch)
         if start is None:
             return None
-        command, words = launch.argv[:start], launch.argv[start:]
-        parsed = _with_file(self.table.parse(words))
+        command = self._command(launch, start)
+        found = vllm_command.versions_of(self.table, command, releases)
+        chosen = vllm_command.chosen(found, releases)
+        alike = {one.says: one for one in chosen}
+        facts = [self._facts(one, launch, command.serve) for one in alike.values()]
+        newest = chosen[-1].parsed
         return Reading(
             engine=self.name,
-            command=command,
-            flags=parsed.flags,
-            model=_reshaped(_model(parsed), parsed),
+            command=launch.argv[:start],
+            flags=newest.flags,
+            model=_agreed([item.model for item in facts]),
+            shape_of=_agreed([item.shape_of for item in facts]),
+            served_name=_agreed([item.served_name for item in facts]),
+            layout=_agreed_fields([item.layout for item in facts]),
+            memory=_agreed_memory([item.memory for item in facts]),
+            open_ended=next((why for item in facts if (why := item.open_ended)), None),
+            options=_agreed_options([item.options for item in facts]),
+            refused=vllm_command.refused(self.table, found, command, releases),
+            remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
+        )
+
+    def _command(self, launch: Launch, start: int) -> Command:
+        image = launch.image.only
+        words = [word.value for word in launch.argv[:start]]
+        before = _before_serve(launch.argv)
+        own = launch.image.is_unset or launchers.image_tells_version(self.name, image)
+        return Command(
+            words=launch.argv[start:],
+            serve=words[-1] == "serve" if words else None,
+            before=launch.argv[1 : start - 1] if before is not None else (),
+            floating=not launch.image.is_unset,
+            own=own and all(word.value != OMNI for word in launch.argv),
+            plugins=bool(launch.env.get("VLLM_PLUGINS")),
+        )
+
+    def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
+        parsed = _with_file(version.parsed)
+        return _Facts(
+            model=_reshaped(_model(parsed, version.view, serve), parsed),
+            shape_of=_reshaped(_shape_of(parsed), parsed),
             served_name=parsed.read("--served-model-name", str),
-            layout=self._doubted(_layout(parsed, launch), parsed),
-            memory=self._doubted(_memory(parsed), parsed),
+            layout=_doubted(_layout(parsed, launch), parsed, version.view),
+            memory=_doubted(_memory(parsed), parsed, version.view),
+            options=_options(parsed, version.view, launch),
             open_ended=parsed.incomplete,
-            options=_options(parsed, self.table, launch),
         )
 
     def _start(self, launch: Launch) -> int | None:
         """Index of the first option: after the launcher, or 0 if the image starts the engine."""
         after = launchers.after_launcher(self.name, launch.argv)
+        if after is None:
+            after = _before_serve(launch.argv)
         if after is not None:
             return after
         image = launch.image.only
@@ -114,18 +154,6 @@ class VLLM:
         return (
             first is None or first.startswith("-") or not bare or (len(argv) == 1 and "/" in first)
         )
-
-    def _doubted(self, facts: Read, parsed: ParsedWords) -> Read:
-        """A field is not at its default while a refused option was probably meant to set it."""
-        changed: dict[str, Any] = {}
-        for flag in parsed.flags:
-            for guess in flag.candidates if flag.flag is None else ():
-                name = self.table.option_of(guess).field or ""
-                fact = getattr(facts, name, None)
-                if isinstance(fact, Known) and fact.is_unset:
-                    reason = f"`{flag.written.value}` was probably meant to set it"
-                    changed[name] = Known.unknown(reason, flag.written.place)
-        return replace(facts, **changed)
 
     # ------------------------------------------------------------------------------- versions
 
@@ -205,20 +233,6 @@ class VLLM:
             return None
         return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.16 would use unasked"
 
-    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
-        """Certain for the release in the table; a guess for the others, unless they had it.
-
-        An image that is not vLLM's own may bring plugins with further options.
-        """
-        image = plan.image.only
-        own = plan.image.is_unset or launchers.image_tells_version(self.name, image)
-        if flag.flag is not None or not own:
-            return None
-        if _is_checked_release(plan.versions):
-            return "warning" if flag.written.assumes else "error"
-        name = (flag.written.value or "").split("=", 1)[0].split(".", 1)[0].replace("_", "-")
-        return None if name in self.table.listed_elsewhere else "warning"
-
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""
         dtype = plan.memory.kv_cache_dtype
@@ -232,6 +246,70 @@ class VLLM:
 
 
 # ------------------------------------------------------------------------------------- options
+
+
+def _before_serve(argv: Sequence[Text]) -> int | None:
+    """Index behind `serve` where options stand between it and `vllm`."""
+    words = [word.value for word in argv]
+    if len(words) < 3 or basename(words[0] or "") != "vllm" or "serve" not in words:
+        return None
+    return words.index("serve") + 1 if (words[1] or "").startswith("--") else None
+
+
+@record(kw_only=True)
+class _Facts:
+    """What one reading of a command line says."""
+
+    model: Known[str]
+    shape_of: Known[str]
+    served_name: Known[str]
+    layout: LayoutFacts
+    memory: Memory
+    options: dict[str, Known[Any]]
+    open_ended: str | None
+
+
+def _agreed(facts: Sequence[Known[T]]) -> Known[T]:
+    """What all releases read; unknown if they do not read the same."""
+    newest = facts[-1]
+    if all((fact.values, fact.is_unset) == (newest.values, newest.is_unset) for fact in facts):
+        return newest
+    if not newest.is_known and not newest.is_unset:
+        return newest
+    origin = next((fact.origin for fact in reversed(facts) if fact.origin), None)
+    return Known.unknown("releases that are possible here read it differently", origin)
+
+
+def _agreed_fields(parts: Sequence[Read]) -> Read:
+    newest = parts[-1]
+    names = [item.name for item in fields(newest) if isinstance(getattr(newest, item.name), Known)]
+    changed: dict[str, Any] = {
+        name: _agreed([getattr(part, name) for part in parts]) for name in names
+    }
+    return replace(newest, **changed)
+
+
+def _agreed_memory(parts: Sequence[Memory]) -> Memory:
+    budget = _agreed_fields([part.budget for part in parts])
+    return replace(_agreed_fields(parts), budget=budget)
+
+
+def _agreed_options(parts: Sequence[Mapping[str, Known[Any]]]) -> dict[str, Known[Any]]:
+    names = dict.fromkeys(name for part in reversed(parts) for name in part)
+    return {name: _agreed([part.get(name, Known.unset()) for part in parts]) for name in names}
+
+
+def _doubted(facts: Read, parsed: ParsedWords, view: FlagView) -> Read:
+    """A field is not at its default while a refused option was probably meant to set it."""
+    changed: dict[str, Any] = {}
+    for flag in parsed.flags:
+        for guess in flag.candidates if flag.flag is None else ():
+            name = view.option_of(guess).field or ""
+            fact = getattr(facts, name, None)
+            if isinstance(fact, Known) and fact.is_unset:
+                reason = f"`{flag.written.value}` was probably meant to set it"
+                changed[name] = Known.unknown(reason, flag.written.place)
+    return replace(facts, **changed)
 
 
 def _release(tag: str) -> str:
@@ -263,17 +341,29 @@ def _with_file(parsed: ParsedWords) -> ParsedWords:
     return replace(parsed, elsewhere=f"{name or '--config'} holds more options")
 
 
-def _model(parsed: ParsedWords) -> Known[str]:
-    """The parser moves `--model` to the front, where it takes the place of a positional one."""
-    if parsed.positionals and parsed.last("--model") is None:
-        return parsed.positionals[0].known()
+def _model(parsed: ParsedWords, view: FlagView, serve: bool | None) -> Known[str]:
+    """`serve` takes the positional one, for which later releases take `--model`; the module never.
+
+    entrypoints/cli/serve.py: args.model = args.model_tag.
+    """
+    option, words = parsed.last("--model"), parsed.positionals
+    if words and serve is False and option is None:
+        return Known.unknown("the module reads no model without --model", words[0].place)
+    if words and (option is None or (serve and not view.grammar.model_option)):
+        return words[0].known()
     return parsed.read("--model", str)
+
+
+def _shape_of(parsed: ParsedWords) -> Known[str]:
+    """A config that stands in for the one of the model; with an open end, it may yet come."""
+    stated = parsed.last("--hf-config-path") is not None
+    return parsed.read("--hf-config-path", str) if stated else Known.unset()
 
 
 def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
     """The model's name, on the assumption that options do not give it another shape."""
     for flag in parsed.flags:
-        if flag.flag in ("--hf-overrides", "--hf-config-path"):
+        if flag.flag == "--hf-overrides":
             return model.assuming(f"`{flag.flag}` leaves the shape of the model as it is")
     return model
 
@@ -340,14 +430,6 @@ def _length(text: str) -> int:
     if text.strip().lower() in ("auto", "-1"):
         raise ValueError(f"{text.strip()!r} lets the engine choose")
     return flags.human(text)
-
-
-def _is_checked_release(releases: Known[Releases]) -> bool:
-    values = releases.values
-    prefix = CHECKED_FLAGS + "."
-    return bool(values) and all(
-        item.first.startswith(prefix) and item.last.startswith(prefix) for item in values
-    )
 
 
 # --------------------------------------------------------------------------------------- ranks

@@ -118,7 +118,7 @@ def _shape(model: ModelFacts) -> Shape:
         latent=tuple(_latent_outputs(model)),
         special=special,
         no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
-        encoder=row.get("encoder_heads"),
+        encoder=row.get("encoder_heads") or _encoder_told(model),
         encoder_whole=bool(row.get("encoder_data_mode")),
     )
 
@@ -129,6 +129,15 @@ def _row(model: ModelFacts) -> dict[str, Any]:
     name = model.architecture or table["of_model_type"].get(model.model_type)
     row: dict[str, Any] = table["architectures"].get(name, {})
     return row
+
+
+TOLD = "override"
+"""Provenance of what the user says of a model."""
+
+
+def _encoder_told(model: ModelFacts) -> str | None:
+    """Of a class that nobody names, the user's vision heads are by definition heads that are cut."""
+    return "error" if model.provenance == TOLD and model.architecture is None else None
 
 
 def _special(model: ModelFacts, row: Mapping[str, Any]) -> dict[str, tuple[Special, ...]]:

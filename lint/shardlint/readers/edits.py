@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 
 from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
@@ -76,6 +77,131 @@ class SpellingSite:
 
 
 # ------------------------------------------------------------------------------ command lines
+
+BLANK = re.compile(r"(?:[ \t\r\n]|\\\r?\n)+")
+"""What may stand between two words of one command, over continued lines."""
+
+
+@record
+class OptionSite:
+    """One option with its values: removed, or written as other words.
+
+    `before` and `behind` are the words around it; `nodes` as in a Slot.
+    """
+
+    source: Source
+    flag: Flag
+    before: Text | None
+    behind: Text | None
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def words(self) -> tuple[Text, ...]:
+        """The words of the command line that make up the option."""
+        flag = self.flag
+        values = [text for text in (flag.value, *flag.more) if text is not None]
+        own = [text for text in values if not _inside(text, flag.written)]
+        return (flag.written, *own)
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        """`value` are the new words; without any, the option is removed."""
+        for word in self.words:
+            if word.mapped is None or not word.mapped.literal:
+                return Refusal("the option is put together elsewhere")
+        return self._replaced(value) if value else self._removed()
+
+    def _replaced(self, value: str) -> list[Edit] | Refusal:
+        name, _, given = value.partition(" ")
+        renamed = SpellingSite(self.flag).set(name)
+        if self.flag.problem == "ignored explicit argument":
+            return TextSite((self.flag.written,)).set(value)
+        if not given or isinstance(renamed, Refusal):
+            return renamed
+        if self.flag.value is not None or not PLAIN.fullmatch(given):
+            return Refusal("the option has a value of its own")
+        found = self._item(self.flag.written)
+        if found is not None:
+            node, item = found
+            more = _insert_items(self.source, node, item, [_quote(given, item)])
+            return more if isinstance(more, Refusal) else [*renamed, *more]
+        return [replace(renamed[0], text=value)]
+
+    def _removed(self) -> list[Edit] | Refusal:
+        found = [self._item(word) for word in self.words]
+        items = [each for each in found if each is not None]
+        if not items:
+            return self._cut()
+        if len(items) < len(found) or any(node is not items[0][0] for node, _ in items):
+            return Refusal("the option and its value stand in different places")
+        return _remove_items(self.source, items[0][0], [item for _, item in items])
+
+    def _item(self, word: Text) -> tuple[Node, Node] | None:
+        """The list and the item that is this word."""
+        for node in self.nodes:
+            for item in node.items:
+                if item.span == word.origin.span and _is_word(item, word):
+                    return (node, item)
+        return None
+
+    def _cut(self) -> list[Edit] | Refusal:
+        """Out of a script or a command string, with the blanks on one side."""
+        words = self.words
+        if self.nodes and not any(_holds(node, words[0]) for node in self.nodes):
+            return Refusal("no place was found for the option")
+        start, end = words[0].origin.span.start, words[-1].origin.span.end
+        if not all(self._adjacent(one, two) for one, two in pairwise(words)):
+            return Refusal("the option and its value stand in different places")
+        if self.before is not None and self._adjacent(self.before, words[0]):
+            start = self.before.origin.span.end
+        elif self.behind is not None and self._adjacent(words[-1], self.behind):
+            end = self.behind.origin.span.start
+        else:
+            return Refusal("nothing would be left in its place")
+        return [Edit(self.source.name, Span(start, end), "")]
+
+    def _adjacent(self, one: Text, two: Text) -> bool:
+        between = self.source.text[one.origin.span.end : two.origin.span.start]
+        same = one.origin.file == two.origin.file == self.source.name
+        return same and bool(BLANK.fullmatch(between))
+
+
+def _inside(text: Text, word: Text) -> bool:
+    return text.origin.file == word.origin.file and word.origin.span.covers(text.origin.span)
+
+
+def _remove_items(source: Source, node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
+    """Take items out of a list, with their lines or their commas."""
+    at = [index for index, item in enumerate(node.items) if any(item is one for one in items)]
+    if len(at) == len(node.items):
+        return Refusal("nothing would be left in the list")
+    if node.alias or any(item.alias for item in items):
+        return Refusal("an anchor holds the option")
+    if not node.flow:
+        return _remove_lines(source, items)
+    if at != list(range(at[0], at[-1] + 1)):
+        return Refusal("the option and its value stand in different places")
+    if at[-1] + 1 < len(node.items):
+        span = Span(items[0].span.start, node.items[at[-1] + 1].span.start)
+    else:
+        span = Span(node.items[at[0] - 1].span.end, items[-1].span.end)
+    return [Edit(source.name, span, "")]
+
+
+def _remove_lines(source: Source, items: Sequence[Node]) -> list[Edit] | Refusal:
+    text, edits = source.text, []
+    for item in items:
+        first = source.line_span(source.position(item.span.start).line)
+        last = source.line_span(source.position(item.span.end).line)
+        alone = re.fullmatch(r"[ \t]*-[ \t]+", text[first.start : item.span.start])
+        rest = re.fullmatch(r"[ \t]*(?:#.*)?\r?", text[item.span.end : last.end])
+        if alone is None or rest is None:
+            return Refusal("the list is not written with one item on each line")
+        end = text.find("\n", last.end)
+        start = first.start
+        if end < 0:  # the last line of a text without an end of line
+            start, end = max(0, start - 1), len(text) - 1
+        edits.append(Edit(source.name, Span(start, end + 1), ""))
+    return edits
 
 
 @record

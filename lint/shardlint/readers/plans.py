@@ -32,6 +32,7 @@ from shardlint.readers.edits import (
     FlagSite,
     GuardedSite,
     JointSite,
+    OptionSite,
     RefusedSite,
     Slot,
     SpellingSite,
@@ -91,17 +92,20 @@ class Host:
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
-        reading = engine.read(launch)
+        tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
+        releases = context.releases(engine, tag)
+        reading = engine.read(launch, releases)
         if reading is not None:
-            return _plan(engine, reading, launch, host)
+            return _plan(engine, reading, launch, host, releases)
     return None
 
 
-def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> ServingPlan:
+def _plan(
+    engine: Engine, reading: Reading, launch: Launch, host: Host, versions: Known[Releases]
+) -> ServingPlan:
     model = _model(reading)
     env = _environment(launch, reading.command)
     narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
-    versions = engine.versions(Known.unset() if host.reinstalled else _version_tag(launch, engine))
     plan = ServingPlan(
         id=f"{host.source.name}#{host.path}",
         name=host.name,
@@ -114,6 +118,7 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         tag=_tag(launch),
         versions=versions,
         model=model,
+        shape_of=reading.shape_of,
         served_name=reading.served_name,
         role=host.role,
         namespace=host.namespace,
@@ -125,6 +130,8 @@ def _plan(engine: Engine, reading: Reading, launch: Launch, host: Host) -> Servi
         memory=reading.memory,
         flags=reading.flags,
         options=reading.options,
+        refused=reading.refused,
+        remarks=reading.remarks,
         argv=launch.argv,
         open_ended=reading.open_ended,
         sites=_sites(engine, reading, launch.argv, host, narrowing, versions),
@@ -221,8 +228,10 @@ def _sites(
     sites: dict[str, Site] = dict(host.sites)
     if narrowing and "gpus_per_pod" in sites:
         sites["gpus_per_pod"] = RefusedSite(f"{narrowing[0]} chooses among the devices")
+    places = {id(word): at for at, word in enumerate(argv)}
     for index, flag in enumerate(reading.flags):
         sites[f"flag:{index}"] = SpellingSite(flag)
+        sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
         return MappingProxyType(sites)
     editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
@@ -234,6 +243,18 @@ def _sites(
         assert spelling is not None
         sites[name] = FlagSite(spelling, found, slot)
     return MappingProxyType(sites)
+
+
+def _option_site(
+    flag: Flag, argv: Sequence[Text], places: Mapping[int, int], host: Host
+) -> OptionSite:
+    """The option with its values, between the words before and behind it."""
+    words = [flag.written, flag.value, *flag.more]
+    own = [places[id(word)] for word in words if id(word) in places]
+    first, last = (min(own), max(own)) if own else (0, len(argv))
+    before = argv[first - 1] if first else None
+    behind = argv[last + 1] if last + 1 < len(argv) else None
+    return OptionSite(host.source, flag, before, behind, host.nodes)
 
 
 def _slot(
@@ -420,7 +441,8 @@ def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
 
 def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     sites = dict(plan.sites)
-    for name in (*EDITABLE, "gpus_per_pod"):
+    options = [name for name in sites if name.startswith(("flag:", "option:"))]
+    for name in (*EDITABLE, "gpus_per_pod", *options):
         if (site := sites.get(name)) is not None:
             sites[name] = GuardedSite(site, at, _own(name, site), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
@@ -441,4 +463,8 @@ def _own(name: str, site: Site) -> tuple[Text | str, ...]:
         return _own(name, site.sites[0])
     if isinstance(site, FlagSite) and site.flag is not None:
         return tuple(word for word in (site.flag.written, site.flag.value) if word is not None)
+    if isinstance(site, OptionSite):
+        return site.words
+    if isinstance(site, SpellingSite):
+        return (site.flag.written,)
     return (name,)

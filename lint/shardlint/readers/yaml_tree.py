@@ -211,8 +211,10 @@ def _forbidden(text: str, start: int) -> YamlError:
     return YamlError(f"U+{ord(found.group()):04X} is not allowed in YAML", Span(*found.span()))
 
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#.*)*)+")
-"""Anchor and tag before a value, which libyaml counts as part of it."""
+_BLANK = r" \t\r\n\x85\u2028\u2029"
+_PROPERTIES = re.compile(rf"(?:[&!][^{_BLANK}]*(?:[{_BLANK}]|#.*)*)+")
+"""Anchor and tag before a value, which libyaml counts as part of it. No-break spaces are no
+blanks."""
 
 
 class _Builder:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal
 
 from shardlint.api import (
     NO_OPTIONS,
     Constraint,
     Device,
-    Flag,
     Known,
     Launch,
     Layout,
@@ -32,7 +30,7 @@ class ToyEngine:
     aliases: tuple[str, ...] = ()
     checked = True
 
-    def read(self, launch: Launch) -> Reading | None:
+    def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """Two words, then options in pairs."""
         if len(launch.argv) < 2 or launch.argv[0].value != "toyserve":
             return None
@@ -105,9 +103,6 @@ class ToyEngine:
         return {"tp": "--shards"}.get(field)
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
-        return None
-
-    def flag_refused(self, flag: Flag, plan: ServingPlan) -> Literal["error", "warning"] | None:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

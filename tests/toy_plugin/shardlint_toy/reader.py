@@ -60,7 +60,7 @@ class ToyReader:
             path="0:",
             origin=Origin(source.name, Span(0, 0)),
             engine=engine.name,
-            versions=engine.versions(Known.unset()),
+            versions=context.releases(engine),
             model=text("model"),
             layout=layout,
             effective=engine.effective(layout),

@@ -1,0 +1,41 @@
+"""An option of the engine that stands where the engine does not read it.
+
+`vllm` reads the options of the server behind `serve` alone, and every word behind `--` as a plain
+argument, not as an option. Both end with an error of the parser.
+
+```sh fails
+vllm serve Qwen/Qwen3-32B -- --tensor-parallel-size 2  # flag-misplaced
+```
+
+```sh passes
+vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2
+```
+
+Fix: put the option behind `serve` and the model, without `--` before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Found, Rule, World
+
+
+class FlagMisplaced(Rule):
+    id, name = "SL704", "flag-misplaced"
+    severity = "error"
+
+    def check(self, world: World) -> Iterator[Found]:
+        for refused in world.plan.refused:
+            if refused.kind == "misplaced":
+                name = (refused.written.value or "").split("=", 1)[0]
+                label = world.engine.label
+                yield Found(
+                    message=(
+                        f"{label} does not read `{name}` here; it refuses to start"
+                        f" ('{refused.problem}')"
+                    ),
+                    at=refused.at,
+                    severity=refused.severity,
+                    help=refused.remedy,
+                )
