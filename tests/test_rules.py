@@ -49,7 +49,9 @@ TABLE = """
 """
 NAMES = {f"SL{number}": name for number, name in re.findall(r"(\d{3}) ([a-z0-9-]+)", TABLE)}
 
-BLOCK = re.compile(r"^```(\w+) (fails|passes)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(\w+) (fails|passes)((?: --[^\n]+)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 FILES = {"sh": "script.sh", "yaml": "manifest.yaml"}
 
 
@@ -57,7 +59,17 @@ class Example(NamedTuple):
     rule: type[Rule]
     language: str
     verdict: str
+    options: str
     text: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the options in the head of the block tell of the machines."""
+        said = dict(zip(self.options.split()[::2], self.options.split()[1::2], strict=True))
+        gpu, _, per_node = said.get("--gpu", "").partition(":")
+        told = {"gpu": gpu, "gpus_per_node": per_node and int(per_node)}
+        told |= {"nodes": int(said.get("--nodes", 0)), "network": said.get("--network")}
+        return {name: value for name, value in told.items() if value}
 
     def lines(self) -> set[int]:
         """The lines whose comment ends with the name of the rule."""
@@ -65,7 +77,7 @@ class Example(NamedTuple):
         return {number for number, line in enumerate(self.text.split("\n"), 1) if end.search(line)}
 
     def findings(self) -> list[Any]:
-        result = check(self.text, FILES[self.language])
+        result = check(self.text, FILES[self.language], **self.told)
         return [finding for finding in result.findings if finding.name == self.rule.name]
 
 
@@ -121,7 +133,7 @@ def test_page_has_summary_reason_examples_and_fix(rule: type[Rule]) -> None:
     assert not reason.startswith(("```", "Fix:"))
     assert len(reason) > len(summary)
     assert [text for text in paragraphs if text.startswith("Fix: ")]
-    assert {"fails", "passes"} == {verdict for _, verdict, _ in BLOCK.findall(page)}
+    assert {"fails", "passes"} == {verdict for _, verdict, _, _ in BLOCK.findall(page)}
     assert page.count("```") == 2 * len(BLOCK.findall(page))
 
 
@@ -139,7 +151,7 @@ def test_passing_example_is_not_reported(example: Example) -> None:
 
 @pytest.mark.parametrize("example", examples("passes", "sh", "yaml"))
 def test_passing_example_shows_no_other_error(example: Example) -> None:
-    result = check(example.text, FILES[example.language])
+    result = check(example.text, FILES[example.language], **example.told)
     assert [] == [f.message for f in result.findings if f.severity == "error"]
 
 

@@ -63,12 +63,14 @@ class Repair:
     """What would clear a finding, without saying how the file is edited.
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
-    place of option `field`.
+    place of option `field`. "fields": give the fields in `values` these values, if the engine
+    accepts the layout that results.
     """
 
-    kind: Literal["layout", "flag"]
+    kind: Literal["layout", "flag", "fields"]
     field: str = ""
     value: str = ""
+    values: tuple[tuple[str, int], ...] = ()
 
 
 @record

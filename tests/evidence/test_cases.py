@@ -14,7 +14,7 @@ from harness import plugins
 from ruamel.yaml import YAML
 
 FORMS = ("k8s", "k8s-fragment", "compose", "shell")
-CLASSES = ("heads", "kv-heads", "gpu-product")
+CLASSES = ("heads", "kv-heads", "gpu-product", "topology")
 
 OWED = {
     "kv-mimo-v2-flash-fp8-tp8": "an exception of one architecture before 0.30",

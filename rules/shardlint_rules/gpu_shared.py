@@ -1,0 +1,109 @@
+"""Two engines run on one GPU, or tensor parallelism on shares of one.
+
+An engine sizes its KV cache as if the whole GPU were its own. A second one on the same GPU finds
+the memory taken: vLLM stops with "Free memory on device ... is less than desired GPU memory
+utilization", or both wait for each other's kernels. Docker hands out a `count` of N as the devices
+0 to N-1, to every container the same ones, and `all` as all of them; a process takes the first GPUs
+that it sees. Nothing is said where the shares that the engines state leave room for both.
+
+Shares of a card (`nvidia.com/gpu.shared`, vGPU) and MIG slices cannot be added up by tensor
+parallelism: two shares may be the same card, and NCCL does not join slices of one.
+
+```yaml fails
+services:
+  chat:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}
+  code:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen2.5-Coder-7B-Instruct
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}  # gpu-shared
+```
+
+```yaml passes
+services:
+  chat:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, device_ids: ["0"], capabilities: [gpu]}
+  code:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen2.5-Coder-7B-Instruct
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, device_ids: ["1"], capabilities: [gpu]}
+```
+
+Fix: name other devices (`device_ids`, `--gpus '"device=1"'`, `CUDA_VISIBLE_DEVICES`), or give each
+engine a share of the memory so that together they stay below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, LayoutRule, Neighbour, Note, ServingPlan, World
+
+PARTS = {"shared": "shares of cards", "mig": "MIG slices"}
+
+
+class GpuShared(LayoutRule):
+    id, name = "SL304", "gpu-shared"
+    severity = "warning"
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        parts = plan.placement.device_kind.only in PARTS
+        return super().applies(plan, engine) and (parts or bool(plan.placement.neighbours))
+
+    def check(self, world: World) -> Iterator[Found]:
+        placement = world.plan.placement
+        kind = placement.device_kind.only
+        if kind in PARTS and world.layout.tp > 1:
+            yield Found(
+                message=(
+                    f"TP {world.layout.tp} over {PARTS[kind]}: they are no GPUs that can be added"
+                    " up"
+                ),
+                at=world.origin("layout.tp"),
+                help="whole GPUs, or TP 1",
+            )
+        crowded = [other for other in placement.neighbours if not _leaves_room(world.plan, other)]
+        if crowded:
+            yield _together(world, crowded)
+
+
+def _leaves_room(plan: ServingPlan, other: Neighbour) -> bool:
+    """Both state how much of the memory they take, and it is not too much together."""
+    ours, theirs = plan.memory.budget.share, other.share
+    if ours.is_unset or theirs.is_unset:
+        return not (plan.memory.budget.bytes.is_unset)
+    if ours.only is None or theirs.only is None:
+        return True
+    return ours.only + theirs.only <= 1
+
+
+def _together(world: World, others: list[Neighbour]) -> Found:
+    devices = sorted({device for other in others for device in other.devices})
+    words = ("GPUs" if len(devices) > 1 else "GPU") + " " + ", ".join(devices[:8])
+    names = ", ".join(dict.fromkeys(other.name for other in others))
+    return Found(
+        message=f"{words} {'are' if len(devices) > 1 else 'is'} in use by {names} too",
+        at=world.origin("placement.gpus_per_pod", "layout.tp"),
+        related=tuple(Note(other.origin, "runs at the same time") for other in others),
+        help="other devices, or shares of the memory that leave room for each other",
+    )
