@@ -220,7 +220,6 @@ def test_refusal_of_gpus_is_quoted_from_the_release_that_has_it() -> None:
         (replace(DENSE, quantization={"group_size": 128}), {"tp": 32}, "FFN width in scales"),
         (replace(DENSE, quantization={"weight_block_size": [128, 128]}), {"tp": 32},
          "FFN width in scales"),
-        (DENSE, {"tp": 4, "nnodes": 3}, "GPUs"),
     ],
 )  # fmt: skip
 def test_what_is_not_certain_is_advice_and_never_reported(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -52,25 +51,27 @@ PACKING_LABELS = re.compile(
 
 # ------------------------------------------------------------------------------- quantities
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[mkMGTPE]))?")
-_FACTORS: Mapping[str, Decimal | int] = {
-    "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-    "E": 10**18, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60,
+_QUANTITY = re.compile(
+    r"(\d{0,18})(?:\.(\d{0,18}))?(?:[eE]([+-]?\d{1,2})|(Ki|Mi|Gi|Ti|Pi|Ei|[mkMGTPE]))?"
+)
+_FACTORS: Mapping[str, int] = {
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60,
 }  # fmt: skip
-MOST = 10**18
 
 
 def quantity(node: Node) -> Known[int]:
     """A Kubernetes quantity, rounded up to a whole number: 16Gi, 1.5G, 1e9."""
     text = node.text()
     match = _QUANTITY.fullmatch((text.value or "").strip())
-    if match is None:
+    digits = (match[1] + (match[2] or "")) if match else ""
+    if match is None or not digits:
         reason = placeholder(node.value) or f"{node.value!r} is no quantity"
         return Known.unknown(reason, text.place)
-    exponent = int(match[2][1:]) if match[2] else 0
-    factor = Decimal(10) ** exponent if abs(exponent) < 20 else Decimal(MOST)
-    size = Decimal(match[1]) * Decimal(_FACTORS.get(match[3] or "", 1)) * factor
-    return Known.of(int(min(size, Decimal(MOST)).to_integral_value("ROUND_CEILING")), text.place)
+    exponent = int(match[3] or 0) - (3 if match[4] == "m" else 0) - len(match[2] or "")
+    value = int(digits) * _FACTORS.get(match[4] or "", 1)
+    size = value * 10**exponent if exponent > 0 else -(-value // 10**-exponent)
+    return Known.of(size, text.place)
 
 
 # ------------------------------------------------------------------------------- surroundings
