@@ -33,7 +33,10 @@ services:
 """
 """A warning, and nothing else."""
 
-MISSPELT = "docker run --ipc=host --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B --tensor-paralell-size 2\n"
+MISSPELT = (
+    "docker run --ipc=host --gpus 2 vllm/vllm-openai:v0.33.0 Qwen/Qwen3-32B"
+    " --tensor-paralell-size 2\n"
+)
 """An error with a safe fix."""
 
 POD = """\

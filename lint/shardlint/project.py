@@ -529,8 +529,9 @@ def _neighbours(
 ) -> Iterator[Neighbour]:
     for other, theirs in others:
         if common := tuple(device for device in used if device in theirs):
-            share = other.memory.budget.share
-            yield Neighbour(other.id, other.name, common, other.origin, share)
+            budget = other.memory.budget
+            stated = Known.unknown("it states bytes") if not budget.bytes.is_unset else budget.share
+            yield Neighbour(other.id, other.name, common, other.origin, stated)
 
 
 def _used(plan: ServingPlan, setup: Setup) -> tuple[str, ...]:

@@ -82,22 +82,23 @@ class GpuShared(LayoutRule):
                 at=world.origin("layout.tp"),
                 help="whole GPUs, or TP 1",
             )
-        crowded = [other for other in placement.neighbours if not _leaves_room(world.plan, other)]
-        if crowded:
-            yield _together(world, crowded)
+        others = placement.neighbours
+        if others and not _leave_room(world.plan, others):
+            yield _together(world, others)
 
 
-def _leaves_room(plan: ServingPlan, other: Neighbour) -> bool:
-    """Both state how much of the memory they take, and it is not too much together."""
-    ours, theirs = plan.memory.budget.share, other.share
-    if ours.is_unset or theirs.is_unset:
-        return not (plan.memory.budget.bytes.is_unset)
-    if ours.only is None or theirs.only is None:
+def _leave_room(plan: ServingPlan, others: tuple[Neighbour, ...]) -> bool:
+    """They state how much of the memory they take, and it is not too much together."""
+    if not plan.memory.budget.bytes.is_unset:
         return True
-    return ours.only + theirs.only <= 1
+    shares = [plan.memory.budget.share, *(other.share for other in others)]
+    if any(share.is_unset for share in shares):
+        return False
+    known = [share.only for share in shares if share.only is not None]
+    return len(known) < len(shares) or round(sum(known), 6) <= 1
 
 
-def _together(world: World, others: list[Neighbour]) -> Found:
+def _together(world: World, others: tuple[Neighbour, ...]) -> Found:
     devices = sorted({device for other in others for device in other.devices})
     words = ("GPUs" if len(devices) > 1 else "GPU") + " " + ", ".join(devices[:8])
     names = ", ".join(dict.fromkeys(other.name for other in others))

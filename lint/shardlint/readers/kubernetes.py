@@ -266,7 +266,8 @@ def _groups(pods: Known[int], size: Known[int]) -> Known[int]:
 def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
     count, sites, resource = _devices(node)
     label, device = _card(spec, resource, context)
-    pod = Pod(spec=spec, notes=owner.notes(), whole=owner.kind in POD_SPECS)
+    whole = owner.kind in POD_SPECS and node.get("image") is not None
+    pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     fields, more = surroundings(pod, node)
     placement = Placement(
         gpus_per_pod=count,

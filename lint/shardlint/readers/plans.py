@@ -59,7 +59,10 @@ VISIBLE = (
 NONE_VISIBLE = re.compile(r"\s*(-.*)?|NoDevFiles")
 """Values of such a variable that hide every device."""
 
-COLLECTIVES = re.compile(r"(NCCL|RCCL|GLOO|UCX|NVSHMEM|FI|VLLM|TP)_\w+")
+COLLECTIVES = re.compile(
+    r"(NCCL|RCCL|GLOO|UCX|NVSHMEM|FI)_\w+|TP_SOCKET_IFNAME|VLLM_(HOST_IP|LOOPBACK_IP|"
+    r"DP_MASTER_(IP|PORT)|NIXL_SIDE_CHANNEL_(HOST|PORT)|SKIP_P2P_CHECK|MQ_MAX_CHUNK_BYTES_MB)"
+)
 """Variables that decide how ranks find and reach each other."""
 
 EDITABLE = ("tp", "pp", "dp")
@@ -416,7 +419,7 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
         )
 
 
-STOPS = frozenset({"kill", "pkill", "killall", "wait", "fuser", "trap", "exit", "exec"})
+STOPS = frozenset({"kill", "pkill", "killall", "wait", "fuser"})
 _CONTAINERS_STOP = frozenset({"stop", "kill", "rm", "down", "wait", "restart", "prune"})
 
 
