@@ -87,7 +87,11 @@ def _many(world: World, each: int, node: int) -> Iterator[Found]:
     if wanted > room:
         total = f"{nodes} {'node' if nodes == 1 else 'nodes'} of {node} GPUs"
         yield Found(
-            message=f"{wanted} pods of {each} GPUs on {total}: {wanted - room} never start",
+            message=f"{wanted} pods of {each} GPUs on {total}: {_left(wanted - room)}",
             at=world.origin("fleet.replicas", "placement.gpus_per_pod"),
             help=f"{room // pods} replicas",
         )
+
+
+def _left(pods: int) -> str:
+    return "1 never starts" if pods == 1 else f"{pods} never start"

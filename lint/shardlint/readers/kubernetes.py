@@ -275,7 +275,7 @@ def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: Rea
         gpu=device,
         device_ids=indexed(count),
         scope=path,
-        scheduled=owner.kind in POD_SPECS,
+        scheduled=whole,
         **fields,
     )
     replicas = integer(owner.node.get("spec", "replicas"))
