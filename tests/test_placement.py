@@ -260,6 +260,28 @@ def test_rdma_is_not_handed_in(told: dict[str, Any], spec: str, more: str, spoke
 
 
 @pytest.mark.parametrize(
+    ("value", "told", "spoken"),
+    [
+        ("1", {"network": "rdma"}, True),
+        ("0", {"network": "rdma"}, False),
+        ("1", {}, False),
+        ("1", {"network": "ethernet"}, False),
+    ],
+)
+def test_rdma_is_thrown_away(value: str, told: dict[str, Any], spoken: bool) -> None:
+    text = f"NCCL_IB_DISABLE={value} {NODES} -tp 8 -pp 2\n"
+    rows = [f for f in check(text, "run.sh", **told).findings if f.name == "rdma-not-exposed"]
+    assert [value] * spoken == [text[f.span.start : f.span.end] for f in rows]
+
+
+def test_rdma_that_a_pod_asks_for_is_thrown_away() -> None:
+    text = statefulset(f"{LLAMA}, -tp=8, -pp=2, --nnodes=2", more=", rdma/ib: 1")
+    off = f"{text}        env: [{{name: NCCL_IB_DISABLE, value: '1'}}]\n"
+    assert "rdma-not-exposed" in dict(found(off, "s.yaml"))
+    assert "rdma-not-exposed" not in dict(found(text, "s.yaml"))
+
+
+@pytest.mark.parametrize(
     ("args", "spec", "told", "severity"),
     [
         ("-tp=16", "hostIPC: true", {}, "info"),

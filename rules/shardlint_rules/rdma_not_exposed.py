@@ -6,7 +6,8 @@ device by a resource of its device plugin (`rdma/ib`, `vpc.amazonaws.com/efa`, a
 by a further network in an annotation, or as a privileged pod.
 
 Reported when the user says that there is such a network (`--network rdma`) and the engine spans
-several nodes.
+several nodes; and, also where only the file asks for such a device, when `NCCL_IB_DISABLE=1` throws
+it away again.
 
 ```yaml fails --network rdma
 apiVersion: apps/v1
@@ -63,9 +64,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, LayoutRule, ServingPlan, World
+from shardlint.api import Engine, Found, LayoutRule, Origin, ServingPlan, World
 
 from shardlint_rules.net_iface_unset import joined_nodes
+
+OFF = "NCCL_IB_DISABLE"
 
 
 class RdmaNotExposed(LayoutRule):
@@ -74,19 +77,29 @@ class RdmaNotExposed(LayoutRule):
     needs = ("placement.rdma", "placement.host_network")
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        placement = plan.placement
-        told = placement.network.only == "rdma" and not placement.on_host
-        return super().applies(plan, engine) and told
+        return super().applies(plan, engine) and plan.placement.network.only == "rdma"
 
     def check(self, world: World) -> Iterator[Found]:
         nodes, given = joined_nodes(world), world.values["placement.rdma"]
-        if nodes < 2 or given is not None or world.values["placement.host_network"]:
+        if nodes < 2:
             return
-        yield Found(
-            message=(
-                f"ranks on {nodes} nodes fall back to TCP: the container asks for no device of the"
-                " RDMA network"
-            ),
-            at=world.origin("placement.gpus_per_pod", "layout.nnodes", "layout.tp"),
-            help="an RDMA resource beside the GPUs, such as rdma/ib or vpc.amazonaws.com/efa",
-        )
+        off = world.plan.placement.env.get(OFF)
+        if off is not None and off.only == "1" and not off.assumes:
+            yield _thrown_away(world, nodes, off.origin)
+        elif given is None and not world.values["placement.host_network"]:
+            yield Found(
+                message=(
+                    f"ranks on {nodes} nodes fall back to TCP: the container asks for no device of"
+                    " the RDMA network"
+                ),
+                at=world.origin("placement.gpus_per_pod", "layout.nnodes", "layout.tp"),
+                help="an RDMA resource beside the GPUs, such as rdma/ib or vpc.amazonaws.com/efa",
+            )
+
+
+def _thrown_away(world: World, nodes: int, at: Origin | None) -> Found:
+    return Found(
+        message=f"ranks on {nodes} nodes use TCP although there is RDMA: {OFF} is 1",
+        at=at or world.origin("layout.nnodes", "layout.tp"),
+        help=f"leave {OFF} out",
+    )

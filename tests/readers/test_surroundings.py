@@ -410,6 +410,15 @@ def test_kind_of_a_device(resources: str, kind: str | None) -> None:
     assert kind == of_pod(f"resources: {{limits: {{{resources}}}}}").placement.device_kind.only
 
 
+@pytest.mark.parametrize("devices", ["MIG-1c2d,MIG-3e4f", "0:0,0:1"])
+def test_slices_are_known_by_their_names(devices: str) -> None:
+    text = f"CUDA_VISIBLE_DEVICES={devices} vllm serve org/m -tp 2\n"
+    assert "mig" == plan(text, RUN).placement.device_kind.only
+    assert "mig" == of_run(f"--gpus '\"device={devices}\"'").placement.device_kind.only
+    by_id = f"gpus: [{{driver: nvidia, device_ids: ['{devices}']}}]"
+    assert "mig" == of_service(by_id).placement.device_kind.only
+
+
 def test_a_fraction_by_annotation_is_a_share() -> None:
     assert "shared" == of_pod("", "", "gpu-fraction: '0.5'").placement.device_kind.only
 

@@ -146,13 +146,19 @@ def _placement(
     variables = {name: env[name] for name in narrowing}
     narrowed = _narrowed(placement, variables)
     shown = {name: text.known() for name, text in env.items() if COLLECTIVES.fullmatch(name)}
+    ids = _visible(placement, variables)
+    slices = any(MIG.match(item) for value in ids.values for item in value)
     return replace(
         narrowed,
         env=MappingProxyType({**placement.env, **shown}),
-        device_ids=_visible(placement, variables),
+        device_ids=ids,
+        device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
         wants_gpu=not cpu_build(launch.image.only, env),
     )
 
+
+MIG = re.compile(r"MIG-|\d+:\d+$")
+"""Names of slices of a card: a UUID of their own, or card and slice by number."""
 
 ALL = ("all",)
 """Every device of the machine, by index."""

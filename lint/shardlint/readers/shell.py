@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from shardlint.known import Known
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
@@ -61,7 +62,13 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
         Process(command.argv, exported(command), command.origin, False, command.conditional)
         for command in commands
     ]
-    placement = Placement(on_host=True, scope=source.name)
+    placement = Placement(
+        on_host=True,
+        scope=source.name,
+        host_ipc=Known.of(True, how="derived"),
+        host_network=Known.of(True, how="derived"),
+        rdma=Known.of("the host's own", how="derived"),
+    )
     around_all = around(_host(source, _whole(source), 0, placement), started)
     for index, (process, during_it) in enumerate(during(around_all, started)):
         host = _host(source, process.origin, index, during_it.placement)
