@@ -98,8 +98,12 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
-        said = (f"{name} {_bytes(value)}" for name, value in delta.items())
-        yield Fix(f"set {', '.join(said)}", "unsafe", dict(delta), edits)
+        said = (f"{_bytes(value)} for {SAID.get(name, name)}" for name, value in delta.items())
+        yield Fix(", ".join(said), "unsafe", dict(delta), edits)
+
+
+SAID = {"shm_bytes": "/dev/shm"}
+"""Fields by the names that people know."""
 
 
 def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
 
 def _bytes(value: int) -> str:
     """GiB where it comes out even."""
-    return f"to {value // 2**30} GiB" if value % 2**30 == 0 else f"to {value:,}"
+    return f"{value // 2**30} GiB" if value % 2**30 == 0 else f"{value:,} bytes"
 
 
 def _edits(plan: ServingPlan, delta: Mapping[str, int]) -> tuple[Edit, ...] | None:

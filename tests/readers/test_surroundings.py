@@ -193,17 +193,20 @@ def test_a_host_has_no_size_of_its_own() -> None:
          "docker run --shm-size 16g vllm/vllm-openai org/m -tp 2\n"),
         (service("shm_size: '64m'"), COMPOSE, service("shm_size: '16gb'")),
         (service("shm_size: ${S:-64m}"), COMPOSE, service("shm_size: ${S:-16gb}")),
-        (service("restart: always"), COMPOSE, service("shm_size: 16gb\nrestart: always")),
+        (service("restart: always"), COMPOSE, service("restart: always\nshm_size: 16gb")),
         (service("# the port\nports: [1]"), COMPOSE,
-         service("shm_size: 16gb\n# the port\nports: [1]")),
+         service("# the port\nports: [1]\nshm_size: 16gb")),
+        (service("command: |-\n  org/m -tp 2"), COMPOSE,
+         service("shm_size: 16gb\ncommand: |-\n  org/m -tp 2")),
         ("services: {llm: {image: vllm/vllm-openai, command: org/m -tp 2}}\n", COMPOSE,
          "services: {llm: {shm_size: 16gb, image: vllm/vllm-openai, command: org/m -tp 2}}\n"),
         (pod(MOUNT, volume("emptyDir: {medium: Memory, sizeLimit: 64Mi}")), POD,
          pod(MOUNT, volume("emptyDir: {medium: Memory, sizeLimit: 16Gi}"))),
         (pod("resources:\n  limits: {nvidia.com/gpu: 2}"), POD,
-         pod("volumeMounts:\n  - name: dshm\n    mountPath: /dev/shm\n"
-             "resources:\n  limits: {nvidia.com/gpu: 2}",
-             "volumes:\n- name: dshm\n  emptyDir:\n    medium: Memory\n    sizeLimit: 16Gi")),
+         pod("resources:\n  limits: {nvidia.com/gpu: 2}\n"
+             "volumeMounts:\n- name: dshm\n  mountPath: /dev/shm")
+         + "  volumes:\n  - name: dshm\n    emptyDir:\n      medium: Memory\n"
+           "      sizeLimit: 16Gi\n"),
         (pod("volumeMounts:\n- name: data\n  mountPath: /data",
              "volumes:\n  - name: data\n    emptyDir: {}"), POD,
          pod("volumeMounts:\n- name: dshm\n  mountPath: /dev/shm\n- name: data\n"
@@ -246,6 +249,9 @@ def test_json_stays_json() -> None:
          COMPOSE, "map"),
         (pod("<<: &m {volumeMounts: [{name: d, mountPath: /data}]}"), POD, "merged"),
         (pod("volumeMounts:"), POD, "without a value"),
+        (pod("ports:\n-"), POD, None),
+        (pod("lifecycle:"), POD, None),
+        (pod("stdin: true  # the last line"), POD, None),
         ("SIZE=64m\ndocker run --shm-size $SIZE vllm/vllm-openai org/m -tp 2\n", RUN, None),
     ],
 )  # fmt: skip

@@ -187,11 +187,11 @@ class ShmSite:
         mount: Tree = {"name": name, "mountPath": SHM}
         edits: list[Edit] = []
         for node, key, item in ((self.container, "volumeMounts", mount), (spec, "volumes", volume)):
-            made = _added(node, key, item)
+            made = _added(node, key, item, spec)
             if isinstance(made, Refusal):
                 return made
             edits += made
-        return edits
+        return _joined(edits)
 
     def _name(self) -> str:
         taken = {row.string("name") for row in self.pod.volumes()}
@@ -199,13 +199,21 @@ class ShmSite:
         return next(name for name in names if name not in taken)
 
 
-def _added(node: Node, key: str, item: Tree) -> list[Edit] | Refusal:
+def _joined(edits: list[Edit]) -> list[Edit]:
+    """Insertions at one place as one edit, so that nobody has to know their order."""
+    first, *rest = edits
+    if rest and rest[0].span == first.span:
+        return [Edit(first.file, first.span, first.text + rest[0].text), *rest[1:]]
+    return edits
+
+
+def _added(node: Node, key: str, item: Tree, like: Node) -> list[Edit] | Refusal:
     """One more item of a list that may not be there yet."""
     found = node.pair(key)
     if found is None:
         if any(own.value == key for own, _ in node.pairs):
             return Refusal(f"{key} is written without a value")
-        return add_entry(node, key, [item])
+        return add_entry(node, key, [item], like)
     if not any(value is found[1] for _, value in node.pairs):
         return Refusal(f"{key} is merged from elsewhere")
     return add_item(found[1], item)

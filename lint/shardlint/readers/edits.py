@@ -190,23 +190,37 @@ Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
 """What is written into a YAML file: words that need no quotes, in lists and maps."""
 
 
-def add_entry(node: Node, key: str, value: Tree) -> list[Edit] | Refusal:
-    """Edits that add a key to a map, in the style of the map."""
+def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> list[Edit] | Refusal:
+    """Edits that add a key to a map, in the style of the map, or of another where it shows none."""
     if node.alias or not node.pairs:
         return Refusal(f"there is no map to write {key} into")
     if node.flow:
         return [_first_in(node, {key: value})]
+    indent = _list_indent(node, like)
+    column = len(_lead(node, node.pairs[0][0])[1])
+    if (end := _last_line(node)) is not None:
+        written = _lines_of({key: value}, column, indent)
+        line_end = _newline(node.source.text, end)
+        text = "".join(f"{line_end}{row}" for row in written)
+        return [Edit(node.source.name, Span(end, end), text)]
     for before, _ in reversed(node.pairs):
         line, lead = _lead(node, before)
         if not lead.strip(" "):
-            written = _lines_of({key: value}, len(lead), _list_indent(node))
-            return [_above(node, line, written)]
-    first = node.pairs[0][0]
-    if not re.fullmatch(r"[ -]*", _lead(node, first)[1]):
-        return Refusal(f"there is no line of its own to write {key} above")
-    pad = " " * len(_lead(node, first)[1])
-    text = f"{key}: {_flow(value, '')}{_newline(node.source.text, first.span.end)}{pad}"
-    return [Edit(node.source.name, Span(first.span.start, first.span.start), text)]
+            return [_above(node, line, _lines_of({key: value}, len(lead), indent))]
+    return Refusal(f"there is no line of its own to write {key} on")
+
+
+def _last_line(node: Node) -> int | None:
+    """The end of the last line of a map; None after a script, whose end may count, or nothing."""
+    last = node
+    while not (last.kind == "scalar" or last.flow or last.alias):
+        key, value = last.pairs[-1] if last.pairs else (last.items[-1], last.items[-1])
+        last = key if value.is_null else value
+    if last.style in ("|", ">") or last.is_null:
+        return None
+    source = node.source
+    end = max(last.span.start, last.span.end - 1)
+    return source.line_span(source.position(end).line).end
 
 
 def add_item(node: Node, value: Tree) -> list[Edit] | Refusal:
@@ -281,12 +295,12 @@ def _above(node: Node, line: int, written: Sequence[str]) -> Edit:
     return Edit(node.source.name, Span(line, line), "".join(f"{row}{end}" for row in written))
 
 
-def _list_indent(node: Node) -> int:
-    """By how much lists of this map are indented below their keys."""
-    for key, value in node.pairs:
+def _list_indent(*nodes: Node | None) -> int:
+    """By how much lists are indented below their keys in the first of these maps that has one."""
+    for key, value in (pair for node in nodes if node is not None for pair in node.pairs):
         if value.kind == "list" and value.items and not value.flow and not value.alias:
-            lead = _lead(node, value.items[0])[1]
-            own = _lead(node, key)[1]
+            lead = _lead(value, value.items[0])[1]
+            own = _lead(value, key)[1]
             if re.fullmatch(r" *- +", lead):
                 return max(0, lead.index("-") - len(own))
     return 2
