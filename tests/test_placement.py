@@ -154,6 +154,12 @@ def test_rdma_that_the_file_asks_for_makes_it_an_info() -> None:
     assert ("tp-cross-node", "info") in found(text, "s.yaml")
 
 
+def test_a_device_named_to_nccl_makes_it_an_info() -> None:
+    text = f"NCCL_IB_HCA=mlx5_0 {NODES} -tp 16\n"
+    assert ("tp-cross-node", "info") in found(text)
+    assert ("tp-cross-node", "warning") in found(text, network="ethernet")
+
+
 def test_tp_is_moved_inside_a_node_and_stages_over_the_nodes() -> None:
     finding = only(f"{NODES} -tp 16\n", "tp-cross-node")
     assert "TP 16 spans 2 nodes" in finding.message
@@ -318,6 +324,30 @@ def test_pods_of_a_group_are_kept_together(
 def test_two_engines_on_one_gpu(one: str, two: str, spoken: bool) -> None:
     text = f"vllm serve Qwen/Qwen3-8B {one} &\nvllm serve Qwen/Qwen3-4B {two} &\n"
     assert spoken == ("gpu-shared" in dict(found(text)))
+
+
+@pytest.mark.parametrize(
+    ("more", "spoken"),
+    [
+        ("deploy: {replicas: 2}", True),
+        ("scale: 2", True),
+        ("scale: 1", False),
+        ("", False),
+    ],
+)
+def test_replicas_of_a_service_get_the_same_gpus(more: str, spoken: bool) -> None:
+    text = (
+        "services:\n  llm:\n    image: vllm/vllm-openai\n    command: --model Qwen/Qwen3-8B\n"
+        f"    gpus: 1\n    {more}\n"
+    )
+    assert spoken == ("gpu-shared" in dict(found(text, "compose.yaml")))
+    half = text.replace("Qwen/Qwen3-8B", "Qwen/Qwen3-8B --gpu-memory-utilization 0.45")
+    assert "gpu-shared" not in dict(found(half, "compose.yaml"))
+
+
+def test_replicas_of_a_deployment_get_gpus_of_their_own() -> None:
+    text = statefulset("Qwen/Qwen3-8B", pods=4, gpus=1)
+    assert "gpu-shared" not in dict(found(text, "s.yaml"))
 
 
 def test_shares_of_three_engines_are_added_up() -> None:

@@ -459,7 +459,7 @@ def _placement(plan: ServingPlan, setup: Setup) -> Placement:
         gpu=gpu,
         gpus_per_node=given.gpus_per_node.or_default(told.gpus_per_node),
         nodes=given.nodes.or_default(told.nodes),
-        network=given.network.or_default(told.network).or_default(_fabric(given.rdma)),
+        network=given.network.or_default(told.network).or_default(_fabric(given)),
         link=given.link.or_default(told.link).or_default(_of_card(gpu, "link")),
         link_domain=given.link_domain.or_default(_domain(gpu, told.link)),
         pods_per_group=given.pods_per_group.or_default(Known.of(1, how="defaulted")),
@@ -482,11 +482,12 @@ def _of_card(gpu: Known[Device], name: str) -> Known[Any]:
     return Known.unknown(f"the card's {name} is not known" if not values else f"{name} differs")
 
 
-def _fabric(rdma: Known[str | None]) -> Known[str]:
-    """Whoever asks for an RDMA device has such a network."""
-    if rdma.how != "stated" or rdma.only is None:
-        return Known.unset()
-    return Known.of("rdma", rdma.origin, how="derived")
+def _fabric(given: Placement) -> Known[str]:
+    """Whoever asks for an RDMA device, or names one to NCCL, has such a network."""
+    if given.rdma.how == "stated" and given.rdma.only is not None:
+        return Known.of("rdma", given.rdma.origin, how="derived")
+    named = given.env.get("NCCL_IB_HCA")
+    return Known.of("rdma", named.origin, how="derived") if named is not None else Known.unset()
 
 
 def _domain(gpu: Known[Device], link: Known[str]) -> Known[int]:

@@ -4,7 +4,8 @@ An engine sizes its KV cache as if the whole GPU were its own. A second one on t
 the memory taken: vLLM stops with "Free memory on device ... is less than desired GPU memory
 utilization", or both wait for each other's kernels. Docker hands out a `count` of N as the devices
 0 to N-1, to every container the same ones, and `all` as all of them; a process takes the first GPUs
-that it sees. Nothing is said where the shares that the engines state leave room for both.
+that it sees; replicas of one service get the same devices. Nothing is said where the shares that
+the engines state leave room for both.
 
 Shares of a card (`nvidia.com/gpu.shared`, vGPU) and MIG slices cannot be added up by tensor
 parallelism: two shares may be the same card, and NCCL does not join slices of one.
@@ -57,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, LayoutRule, Neighbour, Note, ServingPlan, World
+from shardlint.api import Engine, Found, Known, LayoutRule, Neighbour, Note, ServingPlan, World
 
 PARTS = {"shared": "shares of cards", "mig": "MIG slices"}
 
@@ -67,12 +68,13 @@ class GpuShared(LayoutRule):
     severity = "warning"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        parts = plan.placement.device_kind.only in PARTS
-        return super().applies(plan, engine) and (parts or bool(plan.placement.neighbours))
+        placement = plan.placement
+        parts = placement.device_kind.only in PARTS
+        said = parts or bool(placement.neighbours) or _copies(plan) > 1
+        return super().applies(plan, engine) and placement.wants_gpu and said
 
     def check(self, world: World) -> Iterator[Found]:
-        placement = world.plan.placement
-        kind = placement.device_kind.only
+        plan, kind = world.plan, world.plan.placement.device_kind.only
         if kind in PARTS and world.layout.tp > 1:
             yield Found(
                 message=(
@@ -82,16 +84,31 @@ class GpuShared(LayoutRule):
                 at=world.origin("layout.tp"),
                 help="whole GPUs, or TP 1",
             )
-        others = placement.neighbours
-        if others and not _leave_room(world.plan, others):
+        others = plan.placement.neighbours
+        if others and not _leave_room(plan, *(other.share for other in others)):
             yield _together(world, others)
+        copies = _copies(plan)
+        if copies > 1 and not _leave_room(plan, *[plan.memory.budget.share] * (copies - 1)):
+            yield Found(
+                message=f"{copies} replicas are given the same GPUs",
+                at=world.origin("fleet.replicas"),
+                help="a service of its own for each, with other devices",
+            )
 
 
-def _leave_room(plan: ServingPlan, others: tuple[Neighbour, ...]) -> bool:
+def _copies(plan: ServingPlan) -> int:
+    """Containers that are started with the same devices; a scheduler gives each its own."""
+    placement = plan.placement
+    if placement.scheduled or not placement.device_ids.is_known:
+        return 1
+    return plan.fleet.replicas.only or 1
+
+
+def _leave_room(plan: ServingPlan, *others: Known[float]) -> bool:
     """They state how much of the memory they take, and it is not too much together."""
     if not plan.memory.budget.bytes.is_unset:
         return True
-    shares = [plan.memory.budget.share, *(other.share for other in others)]
+    shares = [plan.memory.budget.share, *others]
     if any(share.is_unset for share in shares):
         return False
     known = [share.only for share in shares if share.only is not None]
