@@ -219,6 +219,19 @@ def test_copies_between_boards_that_were_reported_to_hang(
     assert [level for name, level in rows if name == "p2p-risk"] == ([severity] if severity else [])
 
 
+def test_branches_that_differ_are_not_judged_by_one_of_them() -> None:
+    serve = "vllm serve Qwen/Qwen3-14B -tp 2"
+    script = f"if [ -e /dev/nvlink ]; then {serve}; else {serve} --disable-custom-all-reduce; fi"
+    text = pod(f"-c, '{script}'", spec="  hostIPC: true\n").replace(
+        "args:", "command: [sh]\n    args:"
+    )
+    assert "p2p-risk" not in dict(found(text, "pod.yaml", gpu="RTX-4090"))
+    same = text.replace(" --disable-custom-all-reduce", "")
+    assert "p2p-risk" in dict(found(same, "pod.yaml", gpu="RTX-4090"))
+    set_in_one = same.replace("then vllm", "then export NCCL_P2P_DISABLE=1; vllm")
+    assert "p2p-risk" not in dict(found(set_in_one, "pod.yaml", gpu="RTX-4090"))
+
+
 # --------------------------------------------------------------- interfaces, RDMA, placing
 
 

@@ -404,7 +404,8 @@ class Placement:
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
     same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
-    `detached`: what follows in the file starts while it runs. `neighbours` run at the same time and
+    `detached`: what follows in the file starts while it runs; `varied`: branches of its script
+    start it with different options. `neighbours` run at the same time and
     use some of its devices.
     """
 
@@ -438,6 +439,7 @@ class Placement:
     shared: bool = False
     certain: bool = True
     detached: bool = False
+    varied: bool = False
     neighbours: tuple[Neighbour, ...] = ()
 
     def variable(self, name: str) -> Known[str | None]:

@@ -64,7 +64,9 @@ class P2pRisk(LayoutRule):
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         cards = plan.placement.gpu.values
         known = bool(cards) and all(card.peer_report for card in cards)
-        return super().applies(plan, engine) and known and plan.placement.link.only != "nvlink"
+        placement = plan.placement
+        here = known and placement.link.only != "nvlink" and not placement.varied
+        return super().applies(plan, engine) and here
 
     def check(self, world: World) -> Iterator[Found]:
         tp, device = world.layout.tp, world.values["placement.gpu"]

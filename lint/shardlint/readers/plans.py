@@ -478,7 +478,28 @@ def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:
         return first
     joint = {name: JointSite(tuple(plan.sites[name] for plan in group)) for name in EDITABLE
              if all(name in plan.sites for plan in group)}  # fmt: skip
-    return replace(first, sites=MappingProxyType({**first.sites, **joint}))
+    return replace(
+        first,
+        sites=MappingProxyType({**first.sites, **joint}),
+        placement=replace(first.placement, env=_common(group), varied=_vary(group)),
+    )
+
+
+def _vary(group: Sequence[ServingPlan]) -> bool:
+    """Some of the branches give options that others do not."""
+    return len({frozenset(flag.flag for flag in plan.flags) for plan in group}) > 1
+
+
+def _common(group: Sequence[ServingPlan]) -> Mapping[str, Known[str]]:
+    """The variables of several branches; one that differs between them is not known."""
+    envs = [plan.placement.env for plan in group]
+    names = dict.fromkeys(name for env in envs for name in env)
+    unset: Known[str] = Known.unset()
+    values = {name: {env.get(name, unset).values for env in envs} for name in names}
+    differs: Known[str] = Known.unknown("it differs between branches of the script")
+    return MappingProxyType(
+        {name: envs[0].get(name, differs) if len(values[name]) == 1 else differs for name in names}
+    )
 
 
 # ------------------------------------------------------------------------- the plans of a file
