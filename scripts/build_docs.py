@@ -59,9 +59,11 @@ def rule_page(rule: type[Rule]) -> str:
     source = f"the docstring of rules/shardlint_rules/{rule.__module__.rpartition('.')[2]}.py"
     switch = "on" if rule.enabled else "off"
     head = f"`{rule.id}` · {rule.severity} · {switch} by default · {_fix(rule)}"
-    page = re.sub(r"^```(\w+) fails$", r"Reported:\n\n```\1", rule.page(), flags=re.M)
-    page = re.sub(r"^```(\w+) told$", r"With this configuration:\n\n```\1", page, flags=re.M)
-    page = re.sub(r"^```(\w+) passes$", r"Not reported:\n\n```\1", page, flags=re.M)
+    page = re.sub(r"^```(\w+) told$", r"With this configuration:\n\n```\1", rule.page(), flags=re.M)
+    for verdict, words in (("fails", "Reported"), ("passes", "Not reported")):
+        page = re.sub(rf"^```(\w+) {verdict}$", rf"{words}:\n\n```\1", page, flags=re.M)
+        with_options = rf"{words} with `\2`:\n\n```\1"
+        page = re.sub(rf"^```(\w+) {verdict} (--.+)$", with_options, page, flags=re.M)
     return f"{NOTICE.format(source)}# {rule.name}\n\n{head}\n\n{page}"
 
 

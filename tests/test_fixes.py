@@ -45,7 +45,7 @@ from shardlint.project import Project, Setup
 from shardlint.source import Edit, Origin, Source, Span, apply
 
 IMAGE = "vllm/vllm-openai:v0.33.0"
-QWEN = f"docker run --gpus 8 {IMAGE} Qwen/Qwen2.5-7B-Instruct"
+QWEN = f"docker run --ipc=host --gpus 8 {IMAGE} Qwen/Qwen2.5-7B-Instruct"
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -54,6 +54,7 @@ metadata: {name: llm}
 spec:
   template:
     spec:
+      hostIPC: true
       containers:
       - name: vllm
         image: vllm/vllm-openai:v0.33.0
@@ -237,7 +238,7 @@ def test_host_that_is_too_small_gets_no_more_gpus() -> None:
 
 def test_missing_gpus_are_not_asked_for_where_the_heads_do_not_divide() -> None:
     """Both findings have one way out: more GPUs would not help."""
-    text = f"docker run --gpus 4 {IMAGE} Qwen/Qwen2.5-7B-Instruct -tp 8\n"
+    text = f"docker run --ipc=host --gpus 4 {IMAGE} Qwen/Qwen2.5-7B-Instruct -tp 8\n"
     assert [{"tp": 4}] == [fix.delta for fix in offered(text, "gpu-count-short")]
     assert text.replace("-tp 8", "-tp 4") == applied(text)
 
@@ -259,7 +260,7 @@ def test_missing_gpus_are_not_asked_for_where_the_heads_do_not_divide() -> None:
     ],
 )
 def test_one_likely_spelling_is_a_safe_fix(wrong: str, right: str) -> None:
-    head = f"docker run --gpus all {IMAGE} Qwen/Qwen3-8B"
+    head = f"docker run --ipc=host --gpus all {IMAGE} Qwen/Qwen3-8B"
     (fix,) = offered(f"{head} {wrong}\n", "flag-unknown")
     assert "safe" == fix.applicability
     assert f"{head} {right}\n" == applied(f"{head} {wrong}\n", unsafe=False)
@@ -267,7 +268,7 @@ def test_one_likely_spelling_is_a_safe_fix(wrong: str, right: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["--no-such-option 2", "--device cuda"])
 def test_no_spelling_is_guessed_among_several_or_none(wrong: str) -> None:
-    assert [] == offered(f"docker run --gpus all {IMAGE} m {wrong}\n", "flag-unknown")
+    assert [] == offered(f"docker run --ipc=host --gpus all {IMAGE} m {wrong}\n", "flag-unknown")
 
 
 def test_of_many_options_the_size_was_probably_meant_but_that_is_not_safe() -> None:
@@ -349,13 +350,17 @@ def test_option_that_a_variable_holds_is_not_removed() -> None:
 
 
 def test_spelling_is_unsafe_where_the_release_is_not_known() -> None:
-    text = "docker run --gpus all vllm/vllm-openai Qwen/Qwen3-8B --tensor-paralell-size 2\n"
+    text = (
+        "docker run --ipc=host --gpus all vllm/vllm-openai Qwen/Qwen3-8B --tensor-paralell-size 2\n"
+    )
     assert ["unsafe"] == [fix.applicability for fix in offered(text, "flag-unknown")]
     assert text == applied(text, unsafe=False)
 
 
 def test_spelling_that_would_override_what_is_stated_is_taken_back() -> None:
-    text = f"docker run --gpus all {IMAGE} Qwen/Qwen3-8B -tp 4 --tensor-paralell-size 2\n"
+    text = (
+        f"docker run --ipc=host --gpus all {IMAGE} Qwen/Qwen3-8B -tp 4 --tensor-paralell-size 2\n"
+    )
     outcome = apply_fixes(project(text), True)
     assert ((), frozenset()) == (outcome.applied, outcome.changed)
     assert ["it would also change tp of script.sh"] == reasons(outcome)

@@ -431,7 +431,9 @@ def test_fingerprints_of_different_findings_differ() -> None:
     ],
 )
 def test_only_selected_rules_run(settings: Mapping[str, Any], names: set[str]) -> None:
-    text = "docker run --gpus 8 vllm/vllm-openai:v0.33.0 Qwen/Qwen2.5-7B-Instruct -tp 8\n"
+    text = (
+        "docker run --ipc=host --gpus 8 vllm/vllm-openai:v0.33.0 Qwen/Qwen2.5-7B-Instruct -tp 8\n"
+    )
     result = check(text, **settings)
     assert names == {finding.name for finding in result.findings}
     assert {rule.name for rule in result.rules} >= names
@@ -459,7 +461,9 @@ def test_problem_of_a_file_is_a_finding_of_its_own_severity() -> None:
 
 
 def test_cures_are_kept_for_the_findings_that_have_one() -> None:
-    text = "docker run --gpus 8 vllm/vllm-openai:v0.33.0 Qwen/Qwen2.5-7B-Instruct -tp 8\n"
+    text = (
+        "docker run --ipc=host --gpus 8 vllm/vllm-openai:v0.33.0 Qwen/Qwen2.5-7B-Instruct -tp 8\n"
+    )
     made = lint(project(text))
     assert set(made.cures) == {finding.fingerprint for finding in made.result.findings}
     assert {} == lint(project("vllm serve google/gemma-2b-it -tp 8\n")).cures

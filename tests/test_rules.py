@@ -50,7 +50,9 @@ TABLE = """
 """
 NAMES = {f"SL{number}": name for number, name in re.findall(r"(\d{3}) ([a-z0-9-]+)", TABLE)}
 
-BLOCK = re.compile(r"^```(\w+) (fails|passes)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(\w+) (fails|passes)((?: --[^\n]+)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 TOLD = re.compile(r"^```toml told\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """What the user's configuration says while the examples of a page are linted."""
 FILES = {"sh": "script.sh", "yaml": "manifest.yaml"}
@@ -60,7 +62,17 @@ class Example(NamedTuple):
     rule: type[Rule]
     language: str
     verdict: str
+    options: str
     text: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the options in the head of the block tell of the machines."""
+        said = dict(zip(self.options.split()[::2], self.options.split()[1::2], strict=True))
+        gpu, _, per_node = said.get("--gpu", "").partition(":")
+        told = {"gpu": gpu, "gpus_per_node": per_node and int(per_node)}
+        told |= {"nodes": int(said.get("--nodes", 0)), "network": said.get("--network")}
+        return {name: value for name, value in told.items() if value}
 
     def lines(self) -> set[int]:
         """The lines whose comment ends with the name of the rule."""
@@ -68,7 +80,8 @@ class Example(NamedTuple):
         return {number for number, line in enumerate(self.text.split("\n"), 1) if end.search(line)}
 
     def findings(self) -> list[Any]:
-        told: dict[str, Any] = {} if self.rule.enabled else {"select": (self.rule.name,)}
+        told: dict[str, Any] = dict(self.told)
+        told |= {} if self.rule.enabled else {"select": (self.rule.name,)}
         config = tomllib.loads("".join(TOLD.findall(self.rule.page())))
         told["models"] = config.get("models")
         result = check(self.text, FILES[self.language], **told)
@@ -127,7 +140,7 @@ def test_page_has_summary_reason_examples_and_fix(rule: type[Rule]) -> None:
     assert not reason.startswith(("```", "Fix:"))
     assert len(reason) > len(summary)
     assert [text for text in paragraphs if text.startswith("Fix: ")]
-    assert {"fails", "passes"} == {verdict for _, verdict, _ in BLOCK.findall(page)}
+    assert {"fails", "passes"} == {verdict for _, verdict, _, _ in BLOCK.findall(page)}
     assert page.count("```") == 2 * (len(BLOCK.findall(page)) + len(TOLD.findall(page)))
 
 
@@ -145,7 +158,7 @@ def test_passing_example_is_not_reported(example: Example) -> None:
 
 @pytest.mark.parametrize("example", examples("passes", "sh", "yaml"))
 def test_passing_example_shows_no_other_error(example: Example) -> None:
-    result = check(example.text, FILES[example.language])
+    result = check(example.text, FILES[example.language], **example.told)
     assert [] == [f.message for f in result.findings if f.severity == "error"]
 
 

@@ -20,6 +20,7 @@ spec:
     image: vllm/vllm-openai:v0.33.0
     args: ["Qwen/Qwen2.5-7B-Instruct", "--tensor-parallel-size", "4"]
     resources: {limits: {nvidia.com/gpu: 4}}
+  hostIPC: true
 """
 
 SCRIPT = "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 4\n"

@@ -23,6 +23,7 @@ kind: Pod
 metadata:
   name: llm{name}
 spec:
+  hostIPC: true
   containers:
   - name: vllm{container}
     image: vllm/vllm-openai:v0.33.0{image}
@@ -44,6 +45,7 @@ services:
     command: {command}
       Qwen/Qwen2.5-7B-Instruct
       --tensor-parallel-size 8
+    ipc: host
     deploy:
       resources: {{reservations: {{devices: [{{driver: nvidia, count: 8, capabilities: [gpu]}}]}}}}
 """

@@ -20,6 +20,7 @@ from shardlint.plan import (
     LayoutFacts,
     Memory,
     ModelFacts,
+    Neighbour,
     Options,
     Placement,
     Ranks,
@@ -30,6 +31,7 @@ from shardlint.plan import (
     Remark,
     Router,
     ServingPlan,
+    SharedMemory,
     Site,
     at_most,
     divides,
@@ -65,12 +67,13 @@ from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 
 __all__ = [
     "NO_OPTIONS", "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine",
-    "Finding", "Fix", "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch",
-    "Layout", "LayoutFacts", "LayoutRule", "Mapped", "Memory", "ModelFacts", "Never", "Note",
+    "Finding", "Fix", "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch", "Layout",
+    "LayoutFacts", "LayoutRule", "Mapped", "Memory", "ModelFacts", "Neighbour", "Never", "Note",
     "Options", "Origin", "Placement", "Plugins", "Position", "Problem", "Project", "Ranks",
     "ReadContext", "ReadResult", "Reader", "Reading", "Refusal", "Refused", "Related", "Releases",
     "Remark", "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts", "ServingPlan",
-    "Setup", "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused", "World",
+    "Setup", "SharedMemory", "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused",
+    "World",
     "accepted", "apply", "at_most", "combine", "decide", "divides", "divides_either", "hookimpl",
     "lint", "refuses", "says",
 ]  # fmt: skip

@@ -60,6 +60,9 @@ def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
     if cure.repair.kind in ("flag", "option"):
         yield from _option_fix(cure, finding)
         return
+    if cure.repair.kind == "fields":
+        yield from _fields(cure.world, dict(cure.repair.values))
+        return
     if (asked := Asked.of(cure.world)) is not None:
         fixes = (_layout_fix(asked, delta) for delta in _layouts(asked))
         yield from (fix for fix in fixes if fix is not None)
@@ -92,6 +95,49 @@ def _option_fix(cure: Cure, finding: Finding) -> Iterator[Fix]:
 def _place(field: str) -> int:
     """Where the option of a site stands among those of its plan: "flag:3" is 3."""
     return int(field.partition(":")[2])
+
+
+# ------------------------------------------------------------------------------- stated fields
+
+
+def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
+    """Fields set to the values that the rule names."""
+    asked = Asked.of(world)
+    layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
+    if layout:
+        if asked is not None and asked.accepts(replace(asked.layout, **_typed(layout))):
+            fix = _layout_fix(asked, delta)
+            yield from (fix,) if fix is not None else ()
+        return
+    edits = _edits(world.plan, delta)
+    if edits is not None:
+        said = (f"{_bytes(value)} for {SAID.get(name, name)}" for name, value in delta.items())
+        yield Fix(", ".join(said), "unsafe", dict(delta), edits)
+
+
+SAID = {"shm_bytes": "/dev/shm"}
+"""Fields by the names that people know."""
+
+
+def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
+    return dict(layout)
+
+
+def _bytes(value: int) -> str:
+    """GiB where it comes out even."""
+    return f"{value // 2**30} GiB" if value % 2**30 == 0 else f"{value:,} bytes"
+
+
+def _edits(plan: ServingPlan, delta: Mapping[str, int]) -> tuple[Edit, ...] | None:
+    """The edits of all fields, or None if a Site refuses one of them."""
+    edits: list[Edit] = []
+    for name, value in delta.items():
+        site = plan.sites.get(name)
+        made = site.set(str(value)) if site is not None else Refusal("no site")
+        if isinstance(made, Refusal):
+            return None
+        edits.extend(made)
+    return tuple(edits)
 
 
 # ------------------------------------------------------------------------------- layouts
@@ -219,16 +265,12 @@ def _changes(layout: Layout, **fields: int) -> dict[str, int]:
 
 def _layout_fix(asked: Asked, delta: Mapping[str, int]) -> Fix | None:
     """The fix with its edits, or None if a Site refuses one of them."""
-    edits: list[Edit] = []
-    for name, value in delta.items():
-        site = asked.plan.sites.get(name)
-        made = site.set(str(value)) if site is not None else Refusal("no site")
-        if isinstance(made, Refusal):
-            return None
-        edits.extend(made)
+    edits = _edits(asked.plan, delta)
+    if edits is None:
+        return None
     change: dict[str, Any] = {name: delta[name] for name in delta if name != "gpus_per_pod"}
     after = replace(asked.layout, **change)
-    return Fix(_title(asked, delta, after), "unsafe", dict(delta), tuple(edits),
+    return Fix(_title(asked, delta, after), "unsafe", dict(delta), edits,
                _estimate(asked, after))  # fmt: skip
 
 
@@ -237,6 +279,8 @@ def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
         return f"{asked.stated} → {delta['gpus_per_pod']} GPUs for the same layout"
     title = f"{_written(asked.layout)} → {_written(after)}"
     need = asked.ranks(after).gpus_per_pod
+    if need is None or after.nnodes > 1:
+        return title
     if "gpus_per_pod" in delta:
         return f"{title} on {need} GPUs instead of {asked.stated}"
     same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
@@ -407,7 +451,9 @@ def _other_option(
     """An option beside those of the delta that is read otherwise than before."""
     if "remove_flag" in delta or "replace_flag" in delta:
         return _other_word(old, new, delta)
-    ours_by_name = {engine.flag_name(name) for name in delta if name != "gpus_per_pod"}
+    ours_by_name = {
+        engine.flag_name(name) for name in delta if name not in ("gpus_per_pod", "shm_bytes")
+    }
     kept = [
         [_option(flag) for flag in plan.flags if flag.flag not in ours_by_name]
         for plan in (old, new)
@@ -439,6 +485,7 @@ def stated(plan: ServingPlan) -> dict[str, tuple[Any, ...]]:
     parts = (plan.layout, plan.memory, plan.memory.budget, plan.fleet)
     facts: dict[str, Known[Any]] = {"model": plan.model, "served_name": plan.served_name}
     facts |= {"image": plan.image, "gpus_per_pod": plan.placement.gpus_per_pod}
+    facts |= {"shm_bytes": plan.placement.shm_bytes}
     for part in parts:
         known = ((item.name, getattr(part, item.name)) for item in fields(part))
         facts |= {name: fact for name, fact in known if isinstance(fact, Known)}

@@ -191,7 +191,10 @@ class ModelFacts:
 
 @record(kw_only=True)
 class Device:
-    """One accelerator as the scheduler hands it out; memory in MiB as engines see it."""
+    """One accelerator as the scheduler hands it out; memory in MiB as engines see it.
+
+    `peer_report` is a public report of copies from GPU to GPU that hang on this board.
+    """
 
     name: str
     vendor: str
@@ -205,6 +208,7 @@ class Device:
     fp8_tflops: float | None = None
     fp4_tflops: float | None = None
     mem_gbps: float | None = None
+    peer_report: str | None = None
     aliases: tuple[str, ...] = ()
 
 
@@ -281,6 +285,21 @@ def divides_either(left: int, right: int) -> bool:
 
 def at_most(left: int, right: int) -> bool:
     return left <= right
+
+
+@record(kw_only=True)
+class SharedMemory:
+    """What an engine asks of /dev/shm in one container.
+
+    `least` bytes must be free; the engine checks that from release `since` on and refuses with
+    `refusal`. `ample` bytes hold everything that `processes` processes can write there.
+    """
+
+    processes: int
+    least: int
+    ample: int
+    since: str | None = None
+    refusal: str = ""
 
 
 @record(kw_only=True)
@@ -385,17 +404,44 @@ class Memory:
 GpuCount: TypeAlias = int | Literal["all"]
 
 
+@record
+class Neighbour:
+    """Another plan that uses some of the same devices at the same time."""
+
+    plan: str
+    name: str
+    devices: tuple[str, ...]
+    origin: Origin
+    share: Known[float] = Known.unset()
+
+
 @record(kw_only=True)
 class Placement:
     """What the platform gives to one replica.
 
+    `pods` are all pods of an object whose pods can be the nodes of one engine (a StatefulSet).
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
-    `gpu_label` is the literal that names the card. `on_host`: the engine runs on a machine, not in
-    a container; `shared`: other engines run in the same container; `wants_gpu`: it is no CPU build.
+    `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
+    hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
+    the process sees, by index or UUID.
+
+    `shm_bytes` is the size of /dev/shm, `memory_bytes` the memory limit of the container; with
+    `shm_ample`, /dev/shm holds what the machine does: it is the host's, or without a limit. `rdma`
+    names what hands the container an RDMA device, `interfaces` what gives it several network
+    interfaces, `packed` what keeps the pods of one group near each other; None: nothing does.
+    `env` are variables that collectives look at, `env_open` why there may be more of them.
+
+    `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
+    `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
+    same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
+    `detached`: what follows in the file starts while it runs; `varied`: branches of its script
+    start it with different options. `neighbours` run at the same time and
+    use some of its devices.
     """
 
     pods_per_group: Known[int] = Known.unset()
+    pods: Known[int] = Known.unset()
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
@@ -404,10 +450,38 @@ class Placement:
     nodes: Known[int] = Known.unset()
     network: Known[str] = Known.unset()
     link: Known[str] = Known.unset()
+    link_domain: Known[int] = Known.unset()
+    device_kind: Known[str] = Known.unset()
+    device_ids: Known[tuple[str, ...]] = Known.unset()
+    scope: str = ""
     shm_bytes: Known[int] = Known.unset()
+    shm_ample: bool = False
+    memory_bytes: Known[int] = Known.unset()
+    host_ipc: Known[bool] = Known.unset()
+    host_network: Known[bool] = Known.unset()
+    rdma: Known[str | None] = Known.unset()
+    interfaces: Known[str | None] = Known.unset()
+    packed: Known[str | None] = Known.unset()
+    env: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
+    env_open: str | None = None
     wants_gpu: bool = True
+    scheduled: bool = False
     on_host: bool = False
     shared: bool = False
+    certain: bool = True
+    detached: bool = False
+    varied: bool = False
+    neighbours: tuple[Neighbour, ...] = ()
+
+    def variable(self, name: str) -> Known[str | None]:
+        """The value of a variable, None where it is certainly not set."""
+        found: Known[Any] = self.env.get(name, Known.unset())
+        if not found.is_unset:
+            return found
+        if self.env_open is not None:
+            return Known.unknown(f"{name} may be set elsewhere: {self.env_open}")
+        unset: Known[str | None] = Known.of(None, how="defaulted")
+        return unset.assuming(f"{name} is not set outside the script") if self.on_host else unset
 
 
 @record(kw_only=True)
@@ -559,6 +633,8 @@ class ServingPlan:
         """A fact by its dotted name, such as "layout.tp" or "placement.gpus_per_pod"."""
         if path.startswith("options."):
             return self.options.get(path.removeprefix("options."), Known.unset())
+        if path.startswith("env."):
+            return self.placement.variable(path.removeprefix("env."))
         value: Any = self
         for part in path.split("."):
             value = getattr(value, part)
@@ -682,6 +758,21 @@ class Engine(Protocol):
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """Bytes of one KV cache element, None if that is not certain."""
+        ...
+
+    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
+        """Nodes that the widest tensor parallel group touches; None: that is not decided.
+
+        `per_node` are the GPUs of a node, for layouts that leave it to the cluster.
+        """
+        ...
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        """What the processes of one pod ask of /dev/shm; None: nothing that is known."""
+        ...
+
+    def peer_option(self, plan: ServingPlan) -> str | None:
+        """The option that keeps the engine's own kernels off peer access; None: given, or none."""
         ...
 
 

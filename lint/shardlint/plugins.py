@@ -65,13 +65,15 @@ class Repair:
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
     place of the name of option `field`. "option": the words of `value` in place of the option and
-    its values, its own values behind a name that takes them; without `value`, remove it. `certain`:
-    that is what was meant, so that the engine computes the same.
+    its values, its own values behind a name that takes them; without `value`, remove it. "fields":
+    give the fields in `values` these values, if the engine accepts the layout that results.
+    `certain`: that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag", "option"]
+    kind: Literal["layout", "flag", "option", "fields"]
     field: str = ""
     value: str = ""
+    values: tuple[tuple[str, int], ...] = ()
     certain: bool = True
 
 

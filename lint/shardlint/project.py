@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint.config import Settings, excluded
 from shardlint.known import Known
-from shardlint.plan import Device, Engine, ModelFacts, Placement, Router, ServingPlan
+from shardlint.plan import Device, Engine, ModelFacts, Neighbour, Placement, Router, ServingPlan
 from shardlint.plugins import (
     BrokenPlugin,
     Hardware,
@@ -204,7 +204,7 @@ class Project:
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
         found = (plan for reading in self.readings.values() for plan in reading.plans)
-        return tuple(_enriched(plan, self) for plan in found)
+        return tuple(_beside([_enriched(plan, self) for plan in found], self))
 
     @cached_property
     def routers(self) -> tuple[Router, ...]:
@@ -520,16 +520,50 @@ def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts |
 
 def _placement(plan: ServingPlan, setup: Setup) -> Placement:
     given, told = plan.placement, setup.hardware
+    if _elsewhere(given, told):
+        told = Hardware()
+    gpu = given.gpu.or_default(told.gpu)
     filled = replace(
         given,
-        gpu=given.gpu.or_default(told.gpu),
+        gpu=gpu,
         gpus_per_node=given.gpus_per_node.or_default(told.gpus_per_node),
         nodes=given.nodes.or_default(told.nodes),
-        network=given.network.or_default(told.network),
-        link=given.link.or_default(told.link),
+        network=given.network.or_default(told.network).or_default(_fabric(given)),
+        link=given.link.or_default(told.link).or_default(_of_card(gpu, "link")),
+        link_domain=given.link_domain.or_default(_domain(gpu, told.link)),
         pods_per_group=given.pods_per_group.or_default(Known.of(1, how="defaulted")),
     )
     return replace(filled, devices=_devices(filled))
+
+
+def _elsewhere(given: Placement, told: Hardware) -> bool:
+    """The file asks for another card than the machines have that the user tells of."""
+    theirs = {device.name for device in told.gpu.values}
+    ours = {device.name for device in given.gpu.values}
+    return bool(theirs and ours) and theirs.isdisjoint(ours)
+
+
+def _of_card(gpu: Known[Device], name: str) -> Known[Any]:
+    """A fact that every card has that is possible."""
+    values = {getattr(device, name) for device in gpu.values}
+    if len(values) == 1 and None not in values:
+        return Known.of(values.pop(), gpu.origin, how="derived", assumes=gpu.assumes)
+    return Known.unknown(f"the card's {name} is not known" if not values else f"{name} differs")
+
+
+def _fabric(given: Placement) -> Known[str]:
+    """Whoever asks for an RDMA device, or names one to NCCL, has such a network."""
+    if given.rdma.how == "stated" and given.rdma.only is not None:
+        return Known.of("rdma", given.rdma.origin, how="derived")
+    named = given.env.get("NCCL_IB_HCA")
+    return Known.of("rdma", named.origin, how="derived") if named is not None else Known.unset()
+
+
+def _domain(gpu: Known[Device], link: Known[str]) -> Known[int]:
+    """Devices that reach each other at the speed of their link; PCIe joins none in that way."""
+    if link.only == "pcie":
+        return Known.of(1, how="derived")
+    return _of_card(gpu, "link_domain") if link.is_unset else Known.unknown("the link was told")
 
 
 def _devices(placement: Placement) -> Known[int]:
@@ -546,6 +580,41 @@ def _devices(placement: Placement) -> Known[int]:
         if count.is_known
         else (Known.unknown(count.reason or "unresolved", count.origin))
     )
+
+
+def _beside(plans: list[ServingPlan], project: Project) -> Iterator[ServingPlan]:
+    """The plans, each with those before it in its file that run on some of its devices."""
+    scopes: dict[str, list[tuple[ServingPlan, tuple[str, ...]]]] = {}
+    for plan in plans:
+        used = _used(plan, project.setup) if plan.placement.certain else ()
+        others = scopes.setdefault(f"{plan.file}#{plan.placement.scope}", [])
+        found = tuple(_neighbours(used, others))
+        yield replace(plan, placement=replace(plan.placement, neighbours=found)) if found else plan
+        if used and plan.placement.detached:
+            others.append((plan, used))
+
+
+def _neighbours(
+    used: tuple[str, ...], others: Iterable[tuple[ServingPlan, tuple[str, ...]]]
+) -> Iterator[Neighbour]:
+    for other, theirs in others:
+        if common := tuple(device for device in used if device in theirs):
+            budget = other.memory.budget
+            stated = Known.unknown("it states bytes") if not budget.bytes.is_unset else budget.share
+            yield Neighbour(other.id, other.name, common, other.origin, stated)
+
+
+def _used(plan: ServingPlan, setup: Setup) -> tuple[str, ...]:
+    """The devices on which the ranks of a plan run: the first ones that it sees."""
+    engine, ids = setup.engine(plan.engine), plan.placement.device_ids.only
+    certain = plan.placement.wants_gpu and not plan.placement.device_ids.assumes
+    layout = plan.effective.world().only if engine is not None and engine.checked else None
+    if engine is None or layout is None or ids is None or not certain:
+        return ()
+    count = engine.ranks(layout, None, None).gpus_per_pod
+    if count is None or plan.effective.world().assumes:
+        return ()
+    return tuple(str(at) for at in range(min(count, 64))) if ids == ("all",) else ids[:count]
 
 
 def _linked(router: Router, labelled: Mapping[tuple[str, str, str], list[ServingPlan]]) -> Router:

@@ -94,7 +94,7 @@ def _repair(refused: Refused) -> Repair | None:
         return None
     if meant:
         certain = refused.problem != "ambiguous option"
-        return Repair("flag", f"flag:{refused.flag}", meant[0], certain)
+        return Repair("flag", f"flag:{refused.flag}", meant[0], certain=certain)
     if refused.replaced_by is not None:
         return Repair("option", f"option:{refused.flag}", refused.replaced_by)
     return Repair("option", f"option:{refused.flag}", "") if refused.known else None

@@ -1,7 +1,8 @@
 """The pod or container reserves more GPUs than the layout uses.
 
 An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
-idle and paid for: Kubernetes and Docker hand a GPU to one container only.
+idle and paid for: Kubernetes hands a GPU to one container only, and on a machine of one's own they
+are what another engine could use.
 
 ```yaml fails
 services:

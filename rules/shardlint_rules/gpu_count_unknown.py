@@ -25,6 +25,7 @@ metadata: {name: llm}
 spec:
   template:
     spec:
+      hostIPC: true
       containers:
       - name: vllm
         image: vllm/vllm-openai:v0.33.0

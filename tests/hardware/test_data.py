@@ -16,7 +16,7 @@ from shardlint.hardware.names import normal
 from shardlint.hardware.table import Devices
 from shardlint_schemas import schema
 
-TABLES = ("devices", "instances", "labels")
+TABLES = ("devices", "instances", "labels", "peers")
 SCRIPT = Path(__file__).parents[2] / "scripts/build_hardware.py"
 DEVICES = Devices()
 RECORDS = load("devices")["devices"]
@@ -58,6 +58,7 @@ def test_schema_is_one(table: str) -> None:
         ("instances", lambda data: data["instances"][0].update(fabric="rope")),
         ("instances", lambda data: data["instances"][0].update(count="8")),
         ("labels", lambda data: data["labels"][0].update(value="colour")),
+        ("peers", lambda data: data["reports"][0].update(source="somebody said so")),
         ("labels", lambda data: data["labels"][0].pop("source")),
     ],
 )

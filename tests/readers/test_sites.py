@@ -63,6 +63,14 @@ def test_a_site_of_a_real_manifest_changes_its_fact_alone(name: str, value: int)
             check_site(text, name, index, field, value)
 
 
+@pytest.mark.parametrize("name", corpus())
+def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
+    text = text_of(name)
+    for index, each in enumerate(project(text, name).plans):
+        if "shm_bytes" in each.sites:
+            assert check_site(text, name, index, "shm_bytes", 16 * 2**30) is None
+
+
 def test_nearly_every_layout_of_a_real_manifest_can_be_set(shared: Path) -> None:
     """Where nothing can be written there is nothing to fix."""
     assert shared.is_dir()

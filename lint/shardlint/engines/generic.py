@@ -20,6 +20,7 @@ from shardlint.plan import (
     Reading,
     Releases,
     ServingPlan,
+    SharedMemory,
 )
 
 
@@ -79,4 +80,13 @@ class RecognisedEngine:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
+        return None
+
+    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
+        return None
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        return None
+
+    def peer_option(self, plan: ServingPlan) -> str | None:
         return None

@@ -32,6 +32,7 @@ from shardlint.plan import (
     Reading,
     Releases,
     ServingPlan,
+    SharedMemory,
     version,
 )
 from shardlint.record import record
@@ -56,6 +57,22 @@ BYTES = {"float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 OMNI = "--omni"
 """entrypoints/cli/main.py: with this word, another package reads the command line."""
+_ALL = ("tp", "pp", "pcp", "dp", "dp_local", "dp_rank", "nnodes", "executor")
+PLACED: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("tp-cross-node", "tp-slow-link", "group-spread-unpinned", "shm-missing", "p2p-risk",
+     "net-iface-unset", "rdma-not-exposed", "gpu-shared", "replicas-exceed-capacity"),
+    _ALL,
+)  # fmt: skip
+"""Rules about what surrounds the ranks: they need to know where each of them is."""
+
+MIB = 2**20
+RING = 160 * MIB
+"""shm_broadcast.py and multiproc_executor.py of 0.11.2 to 0.33.0: 10 chunks of 16 MiB."""
+RESPONSE_RING = 240 * MIB
+"""The same: 10 chunks of 24 MiB for each worker. It is the largest that is created at once."""
+GROUP_RING = 24 * MIB
+SHM_CHECKED_SINCE = "0.27.0"
+"""The first release whose ring compares its size with what is free; 0.26.0 does not."""
 
 RELEASE_PARTS = 3
 """Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
@@ -177,7 +194,7 @@ class VLLM:
         return LayoutFacts(**filled)
 
     def reads(self, rule: str) -> tuple[str, ...]:
-        return vllm_constraints.READS.get(rule, ())
+        return vllm_constraints.READS.get(rule) or PLACED.get(rule, ())
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         """config/parallel.py: world size is PP × TP × PCP; DCP and EP add no GPUs."""
@@ -243,6 +260,41 @@ class VLLM:
         words = {flag.value.value if flag.value else None for flag in own[-1:]}
         sixteen = model.torch_dtype in (*SIXTEEN, "float32", None) and words <= {*SIXTEEN, "auto"}
         return 2 if asked == "auto" and sixteen and model.quantization == {} else None
+
+    # ------------------------------------------------------------------------ what is around it
+
+    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
+        """config/model.py: TP peers are consecutive ranks, and a node takes consecutive ranks."""
+        if layout.nnodes == 1 and layout.executor in OWN_PROCESSES:
+            return 1
+        local = ranks.gpus_per_pod if layout.nnodes > 1 else per_node
+        if local is None or local < 1 or (layout.nnodes > 1 and ranks.gpus % layout.nnodes):
+            return None
+        total = ranks.gpus if layout.nnodes > 1 else ranks.world_size
+        starts = range(0, min(total, layout.tp * min(local, 1024)), layout.tp)
+        return max((first + layout.tp - 1) // local - first // local + 1 for first in starts)
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        """Rings between the engine and its workers; an engine of one process has none."""
+        if layout.executor not in (None, "mp") or ranks.gpus_per_pod is None:
+            return None
+        workers = ranks.gpus_per_pod
+        rings = ranks.world_size > 1 and workers > 1
+        if not rings:
+            return None
+        return SharedMemory(
+            processes=workers,
+            least=RESPONSE_RING,
+            ample=RING + RESPONSE_RING * workers + GROUP_RING,
+            since=SHM_CHECKED_SINCE,
+            refusal="Insufficient space in /dev/shm",
+        )
+
+    def peer_option(self, plan: ServingPlan) -> str | None:
+        """custom_all_reduce.py believes the driver when it says that two boards have access."""
+        name = "--disable-custom-all-reduce"
+        given = [flag for flag in plan.flags if flag.flag == name]
+        return None if given and not given[-1].negated else name
 
 
 # ------------------------------------------------------------------------------------- options

@@ -136,7 +136,7 @@ TOLD = "override"
 
 
 def _encoder_told(model: ModelFacts) -> str | None:
-    """Of a class that nobody names, the user's vision heads are by definition heads that are cut."""
+    """Of a class that nobody names, vision heads in the user's words are heads that are cut."""
     return "error" if model.provenance == TOLD and model.architecture is None else None
 
 

@@ -29,7 +29,7 @@ _FIELDS = tuple(item.name for item in fields(Device))
 
 @cache
 def load(table: str) -> Record:
-    """One of the tables, read once: "devices", "instances" or "labels"."""
+    """One of the tables, read once: "devices", "instances", "labels", "peers"."""
     loaded: Record = json.loads((_DATA / f"{table}.json").read_text(encoding="utf-8"))
     return loaded
 
@@ -227,7 +227,13 @@ class Cards:
 
 def _device(row: Record) -> Device:
     facts = {key: row[key] for key in _FIELDS if key in row}
-    return Device(**facts | {"aliases": tuple(row["aliases"])})
+    facts |= {"aliases": tuple(row["aliases"]), "peer_report": _peer_reports().get(row["name"])}
+    return Device(**facts)
+
+
+@cache
+def _peer_reports() -> Mapping[str, str]:
+    return {row["device"]: row["source"] for row in load("peers")["reports"]}
 
 
 def _node(row: Record) -> Node:

@@ -11,13 +11,23 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Launch, Placement, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.docker import given_devices, listed_devices, size, variable
-from shardlint.readers.edits import RefusedSite, TextSite
+from shardlint.readers.docker import (
+    SHM,
+    default_shm,
+    given_devices,
+    identified,
+    items,
+    listed_devices,
+    size,
+    variable,
+)
+from shardlint.readers.edits import EntrySite, RefusedSite, SizeSite, TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import (
     Host,
     around,
     distinct,
+    during,
     finished,
     plan_of,
     processes,
@@ -71,7 +81,7 @@ class _Service:
         started = processes(argv, env, self.argv_origin())
         host = around(self.host(env, holes), started, elsewhere)
         plans: list[ServingPlan] = []
-        for process in started:
+        for process, during_it in during(host, started):
             launch = Launch(
                 origin=process.origin,
                 argv=holes.restore(process.argv),
@@ -79,7 +89,7 @@ class _Service:
                 env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
                 argv_complete=entrypoint is not None or process.of_script,
             )
-            plan = plan_of(launch, host, context)
+            plan = plan_of(launch, during_it, context)
             if plan is not None:
                 plans.append(plan)
         yield from distinct(plans)
@@ -164,20 +174,129 @@ class _Service:
         self, env: Mapping[str, Text], holes: Holes
     ) -> tuple[Placement, Mapping[str, Site]]:
         count, sites = self.reserved(holes)
+        listed = self.named(holes)
         if count.is_unset:
             count, sites = self.gpus(holes)
         if count.is_unset:
             count = self.mapped_devices(holes)
         if count.is_unset and (seen := self.seen(env, holes)):
-            count = listed_devices(seen)
+            count, listed = listed_devices(seen), items(seen.value or "")
         if count.is_unset and self.node.get("extends") is not None:
             count = Known.unknown(EXTENDS)
-        shm = self.node.get("shm_size")
+        shm, ample, more = self.shm(holes)
+        network = self.node.get("network_mode")
+        host_network = self.is_host(network, holes)
         placement = Placement(
             gpus_per_pod=count,
-            shm_bytes=size(_read(shm, holes)) if shm is not None else Known.unset(),
+            device_ids=identified(count, listed),
+            scope=self.node.source.name,
+            certain=self.replicas(holes).only != 0 and self.node.get("profiles") is None,
+            detached=True,
+            shm_bytes=shm,
+            shm_ample=ample,
+            memory_bytes=self.limit(holes),
+            host_ipc=self.is_host(self.node.get("ipc"), holes),
+            host_network=host_network,
+            interfaces=self.interfaces(network, host_network),
+            rdma=self.rdma(holes),
+            env=MappingProxyType(dict(self.handed_on())),
+            env_open=self.env_open(),
         )
-        return placement, sites
+        return placement, {**sites, **more}
+
+    # ------------------------------------------------------------------------ surroundings
+
+    def shm(self, holes: Holes) -> tuple[Known[int], bool, dict[str, Site]]:
+        """The size of /dev/shm, whether it is as good as unlimited, and its site."""
+        stated, ipc = self.node.get("shm_size"), self.node.string("ipc")
+        if ipc == "host":
+            return Known.unknown("/dev/shm is the host's"), True, {}
+        if stated is not None:
+            text = _read(stated, holes)
+            return size(text), False, {"shm_bytes": SizeSite(TextSite((text,)), UNITS)}
+        if ipc is not None and ipc not in ("private", "shareable"):
+            return Known.unknown(f"ipc is {ipc}"), False, {}
+        for key in ("tmpfs", "volumes"):
+            node = self.node.get(key)
+            for item in (node.items or [node]) if node is not None else ():
+                if SHM in (item.value, item.string("target")) or f"{SHM}:" in f"{item.value}:":
+                    return Known.unknown(f"{SHM} is mounted", item.origin), True, {}
+        if (reason := self.partial()) is not None:
+            return Known.unknown(reason), False, {}
+        return (
+            default_shm(),
+            False,
+            {"shm_bytes": SizeSite(EntrySite(self.node, "shm_size"), UNITS)},
+        )
+
+    def partial(self) -> str | None:
+        """Why what is not here may stand elsewhere."""
+        if self.node.get("extends") is not None:
+            return EXTENDS
+        if self.node.get("image") is None and self.node.get("build") is None:
+            return "the service has no image here: it is a part of one"
+        return None
+
+    def limit(self, holes: Holes) -> Known[int]:
+        for path in (("mem_limit",), ("deploy", "resources", "limits", "memory")):
+            if (node := self.node.get(*path)) is not None:
+                return size(_read(node, holes))
+        return Known.unset()
+
+    def is_host(self, node: Node | None, holes: Holes) -> Known[bool]:
+        if node is not None:
+            return _read(node, holes).known().map(lambda value: value == "host")
+        reason = self.partial()
+        return Known.unknown(reason) if reason else Known.of(False, how="defaulted")
+
+    def interfaces(self, network: Node | None, host: Known[bool]) -> Known[str | None]:
+        """The host's network, or several networks: more interfaces than one."""
+        if host.only is True and network is not None:
+            return Known.of("the host's network", network.origin)
+        networks = self.node.get("networks")
+        if networks is not None and len(networks.items or networks.pairs) > 1:
+            return Known.of("several networks", networks.origin)
+        return host.map(lambda _: None)
+
+    def rdma(self, holes: Holes) -> Known[str | None]:
+        privileged = self.node.get("privileged")
+        if privileged is not None and privileged.value.lower() != "false":
+            return Known.of("privileged", privileged.origin, how="derived")
+        for key in ("devices", "volumes"):
+            node = self.node.get(key)
+            for item in node.items if node is not None else ():
+                if "/dev/infiniband" in item.value:
+                    return Known.of("/dev/infiniband", item.origin)
+        reason = self.partial()
+        return Known.unknown(reason) if reason else Known.of(None, how="defaulted")
+
+    def handed_on(self) -> Iterator[tuple[str, Known[str]]]:
+        """Variables that are handed on from the shell that runs Compose."""
+        node = self.node.get("environment")
+        bare = [item for item in node.items if "=" not in item.value] if node is not None else []
+        bare += [key for key, value in node.pairs if value.is_null] if node is not None else []
+        for item in bare:
+            yield item.value, Known.unknown(f"{item.value} is set outside this file", item.origin)
+
+    def env_open(self) -> str | None:
+        if self.node.get("env_file") is not None:
+            return "env_file adds more"
+        return self.partial()
+
+    def named(self, holes: Holes) -> tuple[str, ...] | None:
+        """The devices that `device_ids` names."""
+        devices = self.node.get("deploy", "resources", "reservations", "devices")
+        found = [*(devices.items if devices else ()), *self._gpu_requests()]
+        for device in found:
+            ids = device.get("device_ids")
+            if ids is not None and _is_gpu(device):
+                texts = [_read(item, holes).value or "" for item in (ids.items or [ids])]
+                return tuple(part for text in texts for part in items(text))
+        return None
+
+    def _gpu_requests(self) -> Sequence[Node]:
+        node = self.node.get("gpus")
+        return node.items if node is not None else ()
 
     def seen(self, env: Mapping[str, Text], holes: Holes) -> Text | None:
         """Devices that the container runtime of the vendor hands in by a variable."""
@@ -205,6 +324,7 @@ class _Service:
         return given_devices([_read(item, holes) for item in items if item.is_string])
 
 
+UNITS = ("gb", "mb", "kb", "b")
 EXTENDS = "the service extends another one, which is not read"
 
 

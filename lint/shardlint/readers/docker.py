@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from posixpath import basename
 from typing import Any
 
 from shardlint.known import Known, Text
 from shardlint.plan import Placement, Site
-from shardlint.readers.edits import TextSite
+from shardlint.readers.edits import SizeSite, TextSite, WordSite
 from shardlint.record import record
 from shardlint.source import Source
 
@@ -76,7 +77,8 @@ def container(
     if at >= len(argv) or argv[at].many:
         return None
     env = _environment(options, source, outside)
-    return _container(argv[at], tuple(argv[at + 1 :]), options, env)
+    run = next(word for word in argv if word.value == "run")
+    return _container(argv[at], tuple(argv[at + 1 :]), Options(options, run, source), env)
 
 
 def _after_run(argv: Sequence[Text]) -> int | None:
@@ -115,16 +117,108 @@ def _short(word: Text, following: Text | None, at: int, value: str) -> tuple[str
     return value, None, at + 1
 
 
+@record
+class Options:
+    """The options between `run` and the image."""
+
+    given: Sequence[tuple[str, Text | None]]
+    run: Text
+    source: Source
+
+    def values(self, *names: str) -> list[Text]:
+        return [text for name, text in self.given if name in names and text is not None]
+
+    def last(self, *names: str) -> Text | None:
+        return next(reversed(self.values(*names)), None)
+
+    def has(self, *names: str) -> bool:
+        return any(name in names for name, _ in self.given)
+
+    def switched(self, letter: str, name: str) -> bool:
+        """A switch, alone or among other letters: -d, -itd, --detach."""
+        short = re.compile(rf"-[a-zA-Z]*{letter}[a-zA-Z]*")
+        return any(given == name or short.fullmatch(given) for given, _ in self.given)
+
+
 def _container(
-    image: Text,
-    words: tuple[Text, ...],
-    options: Sequence[tuple[str, Text | None]],
-    env: Mapping[str, Text],
+    image: Text, words: tuple[Text, ...], options: Options, env: Mapping[str, Text]
 ) -> Container:
-    given = [text for name, text in options if name == "--entrypoint" and text is not None]
-    entrypoint = given[-1] if given else None
+    entrypoint = options.last("--entrypoint")
     placement, sites = _devices(options, env)
-    return Container(image, entrypoint, words, env, placement, sites)
+    shm, ample, site = _shm(options)
+    limit, file = options.last("-m", "--memory"), options.last("--env-file")
+    network, ipc = options.last("--network", "--net"), options.last("--ipc")
+    placement = replace(
+        placement,
+        shm_bytes=shm,
+        shm_ample=ample,
+        memory_bytes=size(limit) if limit is not None else Known.unset(),
+        host_ipc=_is_host(ipc),
+        host_network=_is_host(network),
+        interfaces=_interfaces(network),
+        rdma=_rdma(options),
+        env_open=f"{file.value or 'a file'} adds more" if file is not None else None,
+        detached=options.switched("d", "--detach"),
+    )
+    return Container(image, entrypoint, words, env, placement, {**sites, **site})
+
+
+# --------------------------------------------------------------------------- surroundings
+
+SHM = "/dev/shm"
+DEFAULT_SHM = 64 * 2**20
+DAEMON = "the container engine's default for /dev/shm is 64 MiB, as it comes"
+UNITS = ("g", "m", "k", "b")
+
+
+def default_shm() -> Known[int]:
+    """What a container gets on /dev/shm: a daemon can be told to give more."""
+    return Known.of(DEFAULT_SHM, how="defaulted").assuming(DAEMON)
+
+
+def _shm(options: Options) -> tuple[Known[int], bool, dict[str, Site]]:
+    """The size of /dev/shm, whether it is as good as unlimited, and its site."""
+    stated, ipc = options.last("--shm-size"), options.last("--ipc")
+    mode = ipc.value if ipc is not None else "private"
+    if mode == "host":
+        return Known.unknown("/dev/shm is the host's"), True, {}
+    if stated is not None:
+        return size(stated), False, {"shm_bytes": SizeSite(TextSite((stated,)), UNITS)}
+    if mode not in ("private", "shareable"):
+        assert ipc is not None
+        return Known.unknown(f"--ipc is {mode or 'not known'}", ipc.place), False, {}
+    for text in options.values("-v", "--volume", "--mount", "--tmpfs"):
+        written = options.source.text[text.origin.span.start : text.origin.span.end]
+        if SHM in (text.value or written):
+            return Known.unknown(f"{SHM} is mounted", text.place), True, {}
+        if text.value is None and ":" not in written and "=" not in written:
+            return Known.unknown(f"a mount may be {SHM}: {text.reason}", text.place), False, {}
+    site = SizeSite(WordSite(options.run, "--shm-size="), UNITS)
+    return default_shm(), False, {"shm_bytes": site}
+
+
+def _is_host(text: Text | None) -> Known[bool]:
+    if text is None:
+        return Known.of(False, how="defaulted")
+    return text.known().map(lambda value: value == "host")
+
+
+def _interfaces(network: Text | None) -> Known[str | None]:
+    """The host's network has whatever interfaces the host has; a bridge is one."""
+    if network is None:
+        return Known.of(None, how="defaulted")
+    return network.known().map(lambda value: "the host's network" if value == "host" else None)
+
+
+def _rdma(options: Options) -> Known[str | None]:
+    if options.has("--privileged"):
+        return Known.of("--privileged", how="derived")
+    for text in options.values("--device", "-v", "--volume"):
+        if text.value is None:
+            return Known.unknown(text.reason or "unresolved", text.origin)
+        if "/dev/infiniband" in text.value:
+            return Known.of(text.value, text.place)
+    return Known.of(None, how="defaulted")
 
 
 def _environment(
@@ -155,22 +249,48 @@ def variable(text: Text, source: Source, outside: Mapping[str, Text]) -> tuple[s
     return name, part if part.value else Text(part.mapped, text.origin)
 
 
-def _devices(
-    options: Sequence[tuple[str, Text | None]], env: Mapping[str, Text]
-) -> tuple[Placement, Mapping[str, Site]]:
+def _devices(options: Options, env: Mapping[str, Text]) -> tuple[Placement, Mapping[str, Site]]:
     sites: dict[str, Site] = {}
-    asked = [text for name, text in options if name == "--gpus" and text is not None]
-    mapped = [text for name, text in options if name == "--device" and text is not None]
-    count = given_devices(mapped)
+    asked = options.values("--gpus")
+    count = given_devices(options.values("--device"))
     if asked:
         several: Known[Any] = Known.unknown("--gpus is given more than once", asked[-1].place)
         count = gpus_option(asked[0]) if len(asked) == 1 else several
         if count.is_known and re.fullmatch(r"\d+", asked[0].value or ""):
             sites["gpus_per_pod"] = TextSite((asked[0],))
+    listed = named_devices(asked[0].value or "") if len(asked) == 1 else None
     if count.is_unset and (seen := env.get("NVIDIA_VISIBLE_DEVICES")):
-        count = listed_devices(seen)
-    shm = [text for name, text in options if name == "--shm-size" and text is not None]
-    return Placement(gpus_per_pod=count, shm_bytes=size(shm[-1]) if shm else Known.unset()), sites
+        count, listed = listed_devices(seen), items(seen.value or "")
+    return Placement(gpus_per_pod=count, device_ids=identified(count, listed)), sites
+
+
+MOST_DEVICES = 64
+"""More devices are not told apart by number."""
+
+
+def identified(count: Known[Any], listed: tuple[str, ...] | None = None) -> Known[tuple[str, ...]]:
+    """The devices of the host that a container sees: those listed, else the first of the count.
+
+    Docker hands out the devices 0 to N-1 for a count of N, the same ones to every container
+    (moby, daemon/nvidia_linux.go: `countToDevices`).
+    """
+    number = count.only
+    if number == "all":
+        return Known.of(("all",), count.origin, assumes=count.assumes)
+    if not isinstance(number, int):
+        return Known.unset()
+    ids = listed or tuple(str(at) for at in range(min(number, MOST_DEVICES)))
+    return Known.of(ids, count.origin, assumes=count.assumes)
+
+
+def named_devices(value: str) -> tuple[str, ...] | None:
+    """The devices that `--gpus '"device=0,1"'` names."""
+    match = re.match(r"device=([\w.,:/-]+)", value.strip().strip("\"'"))
+    return items(match.group(1)) if match else None
+
+
+def items(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
 def gpus_option(text: Text) -> Known[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, pairwise
+from typing import TypeAlias
 
 from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
@@ -307,6 +308,172 @@ def _newline(text: str, at: int) -> str:
     end = text.find("\n", at)
     end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+# --------------------------------------------------------------------------- maps and lists
+
+Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
+"""What is written into a YAML file: words that need no quotes, in lists and maps."""
+
+
+def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> list[Edit] | Refusal:
+    """Edits that add a key to a map, in the style of the map, or of another where it shows none."""
+    if node.alias or not node.pairs:
+        return Refusal(f"there is no map to write {key} into")
+    if node.flow:
+        return [_first_in(node, {key: value})]
+    indent = _list_indent(node, like)
+    column = len(_lead(node, node.pairs[0][0])[1])
+    if (end := _last_line(node)) is not None:
+        written = _lines_of({key: value}, column, indent)
+        line_end = _newline(node.source.text, end)
+        text = "".join(f"{line_end}{row}" for row in written)
+        return [Edit(node.source.name, Span(end, end), text)]
+    for before, _ in reversed(node.pairs):
+        line, lead = _lead(node, before)
+        if not lead.strip(" "):
+            return [_above(node, line, _lines_of({key: value}, len(lead), indent))]
+    return Refusal(f"there is no line of its own to write {key} on")
+
+
+def _last_line(node: Node) -> int | None:
+    """The end of the last line of a map; None after a script, whose end may count, or nothing."""
+    last = node
+    while not (last.kind == "scalar" or last.flow or last.alias):
+        key, value = last.pairs[-1] if last.pairs else (last.items[-1], last.items[-1])
+        last = key if value.is_null else value
+    if last.style in ("|", ">") or last.is_null:
+        return None
+    source = node.source
+    end = max(last.span.start, last.span.end - 1)
+    return source.line_span(source.position(end).line).end
+
+
+def add_item(node: Node, value: Tree) -> list[Edit] | Refusal:
+    """Edits that put an item at the head of a list, in the style of the list."""
+    if node.kind != "list" or node.alias or not node.items:
+        return Refusal("there is no list to write into")
+    if node.flow:
+        return [_first_in(node, value)]
+    line, lead = _lead(node, node.items[0])
+    if not re.fullmatch(r" *- +", lead):
+        return Refusal("the list is not written with one item on each line")
+    written = _lines_of(value, len(lead), 0)
+    dash = lead.index("-")
+    written[0] = " " * dash + "-" + written[0][dash + 1 :]
+    return [_above(node, line, written)]
+
+
+def _first_in(node: Node, value: Tree) -> Edit:
+    """An entry or item behind the opening bracket."""
+    quote = '"' if (node.items or [key for key, _ in node.pairs])[0].style == '"' else ""
+    if node.kind == "list" and node.items[0].pairs:
+        quote = '"' if node.items[0].pairs[0][0].style == '"' else ""
+    text = _flow(value, quote)
+    text = text[1:-1] if isinstance(value, dict) and node.kind == "map" else text
+    at = node.source.text.index("{" if node.kind == "map" else "[", node.span.start) + 1
+    return Edit(node.source.name, Span(at, at), f"{text}, ")
+
+
+def _flow(value: Tree, quote: str) -> str:
+    if isinstance(value, dict):
+        inner = (f"{quote}{key}{quote}: {_flow(item, quote)}" for key, item in value.items())
+        return "{" + ", ".join(inner) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(item, quote) for item in value) + "]"
+    return f"{quote}{value}{quote}"
+
+
+def _lines_of(value: Tree, column: int, list_indent: int) -> list[str]:
+    """A map in lines that start at a column; lists in it are indented by so many blanks."""
+    assert isinstance(value, Mapping)
+    pad, lines = " " * column, list[str]()
+    for key, item in value.items():
+        if isinstance(item, str):
+            lines.append(f"{pad}{key}: {item}")
+            continue
+        lines.append(f"{pad}{key}:")
+        inside = item if isinstance(item, list) else [item]
+        dash = "- " if isinstance(item, list) else ""
+        start = column + (list_indent if dash else 2)
+        for each in inside:
+            made = _lines_of(each, start + len(dash), list_indent)
+            made[0] = " " * start + dash + made[0][start + len(dash) :]
+            lines += made
+    return lines
+
+
+def _lead(node: Node, inner: Node) -> tuple[int, str]:
+    """The line on which something starts, as an offset, and the characters before it."""
+    source = node.source
+    start = source.line_span(source.position(inner.span.start).line).start
+    return start, source.text[start : inner.span.start]
+
+
+def _above(node: Node, line: int, written: Sequence[str]) -> Edit:
+    """Lines above a line and the comments that stand right above it."""
+    text = node.source.text
+    while (start := text.rfind("\n", 0, max(0, line - 1)) + 1) > node.span.start:
+        if not text[start:line].lstrip(" ").startswith("#"):
+            break
+        line = start
+    end = _newline(text, line)
+    return Edit(node.source.name, Span(line, line), "".join(f"{row}{end}" for row in written))
+
+
+def _list_indent(*nodes: Node | None) -> int:
+    """By how much lists are indented below their keys in the first of these maps that has one."""
+    for key, value in (pair for node in nodes if node is not None for pair in node.pairs):
+        if value.kind == "list" and value.items and not value.flow and not value.alias:
+            lead = _lead(value, value.items[0])[1]
+            own = _lead(value, key)[1]
+            if re.fullmatch(r" *- +", lead):
+                return max(0, lead.index("-") - len(own))
+    return 2
+
+
+@record
+class EntrySite:
+    """A key that a map does not have."""
+
+    node: Node
+    key: str
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        return add_entry(self.node, self.key, value)
+
+
+SIZES = (2**30, 2**20, 2**10, 1)
+
+
+@record
+class SizeSite:
+    """A number of bytes that is written with a unit: "16Gi", "16gb", "16g"."""
+
+    site: Site
+    units: tuple[str, str, str, str]
+    """The units of GiB, MiB, KiB and bytes."""
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        count = int(value)
+        for size, unit in zip(SIZES, self.units, strict=True):
+            if count % size == 0:
+                return self.site.set(f"{count // size}{unit}")
+        raise AssertionError("every number is a multiple of 1")
+
+
+@record
+class WordSite:
+    """A word that can be put behind another one: `{word}{value}`."""
+
+    after: Text
+    word: str
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        if self.after.mapped is None or not self.after.mapped.literal:
+            return Refusal("the command is put together elsewhere")
+        at = self.after.origin.span.end
+        return [Edit(self.after.origin.file, Span(at, at), f" {self.word}{value}")]
 
 
 # --------------------------------------------------------------------- what else a text decides

@@ -11,12 +11,14 @@ from typing import Any
 from shardlint.known import Case, Known, Text
 from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._pod import Pod, indexed, surroundings, texts
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import (
     Host,
     around,
     distinct,
+    during,
     finished,
     plan_of,
     processes,
@@ -144,6 +146,11 @@ class _Object:
         """Labels of the pods, which is where selectors look."""
         return string_map(self.node.get(*self.pod, "metadata", "labels"))
 
+    def notes(self) -> Mapping[str, Node]:
+        """Annotations of the object and of its pods."""
+        found = (self.node.get(*path, "metadata", "annotations") for path in ((), self.pod))
+        return {name: node for each in found for name, node in texts(each).items()}
+
     def suppressed(self) -> Mapping[str, Origin]:
         found: dict[str, Origin] = {}
         for path in ((), self.pod):
@@ -189,7 +196,7 @@ def _container(
     started = processes((*command, *args), env, _argv_origin(node))
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
-    for process in started:
+    for process, during_it in during(host, started):
         launch = Launch(
             origin=process.origin,
             argv=holes.restore(process.argv),
@@ -197,7 +204,7 @@ def _container(
             env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
             argv_complete=bool(command) or process.of_script,
         )
-        plan = plan_of(launch, host, context)
+        plan = plan_of(launch, during_it, context)
         if plan is not None:
             plans.append(_grouped(plan, owner.kind))
     yield from distinct(plans)
@@ -228,6 +235,7 @@ def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
     """With --nnodes, the pods of one StatefulSet are the nodes of one engine."""
     asked, fleet = plan.layout.nnodes, plan.fleet
     if kind == "StatefulSet":
+        plan = replace(plan, placement=replace(plan.placement, pods=fleet.replicas))
         fleet = replace(fleet, replicas=_groups(fleet.replicas, asked))
     if (asked.only or 1) < 2:
         return replace(plan, fleet=fleet)
@@ -258,10 +266,17 @@ def _groups(pods: Known[int], size: Known[int]) -> Known[int]:
 def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
     count, sites, resource = _devices(node)
     label, device = _card(spec, resource, context)
+    whole = owner.kind in POD_SPECS and node.get("image") is not None
+    pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
+    fields, more = surroundings(pod, node)
     placement = Placement(
         gpus_per_pod=count,
         gpu_label=label,
         gpu=device,
+        device_ids=indexed(count),
+        scope=path,
+        scheduled=whole,
+        **fields,
     )
     replicas = integer(owner.node.get("spec", "replicas"))
     fleet = Fleet(replicas=replicas) if owner.kind in REPLICATED else Fleet()
@@ -279,7 +294,7 @@ def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: Rea
         placement=placement,
         fleet=fleet,
         suppressed=owner.suppressed(),
-        sites=sites,
+        sites={**sites, **more},
         nodes=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
     )
 

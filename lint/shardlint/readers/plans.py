@@ -60,6 +60,12 @@ VISIBLE = (
 NONE_VISIBLE = re.compile(r"\s*(-.*)?|NoDevFiles")
 """Values of such a variable that hide every device."""
 
+COLLECTIVES = re.compile(
+    r"(NCCL|RCCL|GLOO|UCX|NVSHMEM|FI)_\w+|TP_SOCKET_IFNAME|VLLM_(HOST_IP|LOOPBACK_IP|"
+    r"DP_MASTER_(IP|PORT)|NIXL_SIDE_CHANNEL_(HOST|PORT)|SKIP_P2P_CHECK|MQ_MAX_CHUNK_BYTES_MB)"
+)
+"""Variables that decide how ranks find and reach each other."""
+
 EDITABLE = ("tp", "pp", "dp")
 
 BESIDE = {"gpus_per_pod": "placement.gpus_per_pod", "replicas": "fleet.replicas",
@@ -144,8 +150,50 @@ def _plan(
 def _placement(
     placement: Placement, launch: Launch, env: Mapping[str, Text], narrowing: Sequence[str]
 ) -> Placement:
-    narrowed = _narrowed(placement, {name: env[name] for name in narrowing})
-    return replace(narrowed, wants_gpu=not cpu_build(launch.image.only, env))
+    variables = {name: env[name] for name in narrowing}
+    narrowed = _narrowed(placement, variables)
+    shown = {name: text.known() for name, text in env.items() if COLLECTIVES.fullmatch(name)}
+    ids = _visible(placement, variables)
+    slices = any(MIG.match(item) for value in ids.values for item in value)
+    return replace(
+        narrowed,
+        env=MappingProxyType({**placement.env, **shown}),
+        device_ids=ids,
+        device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
+        wants_gpu=not cpu_build(launch.image.only, env),
+    )
+
+
+MIG = re.compile(r"MIG-|\d+:\d+$")
+"""Names of slices of a card: a UUID of their own, or card and slice by number."""
+
+ALL = ("all",)
+"""Every device of the machine, by index."""
+
+
+def _visible(placement: Placement, variables: Mapping[str, Text]) -> Known[tuple[str, ...]]:
+    """The devices that are left, named as their machine names them."""
+    ids = placement.device_ids
+    if ids.is_unset and placement.on_host:
+        ids = Known.of(ALL, how="defaulted")
+    for text in variables.values():
+        chosen: Known[tuple[str, ...]] = text.known().map(_items)
+        ids = combine(_chosen, ids, chosen) if ids.is_known else ids
+    return ids if all(NO_DEVICE not in value for value in ids.values) else Known.unknown(NO_DEVICE)
+
+
+NO_DEVICE = "a device is chosen that is not there"
+
+
+def _chosen(ids: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Devices by their numbers among those that are visible; UUIDs stay what they are."""
+    if ids == ALL or not all(item.isdigit() for item in chosen):
+        return chosen
+    return tuple(ids[int(at)] if int(at) < len(ids) else NO_DEVICE for at in chosen)
+
+
+def _items(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
 def _model(reading: Reading) -> Known[str]:
@@ -209,7 +257,7 @@ def _left(given: Known[GpuCount], name: str, text: Text) -> Known[GpuCount]:
 
 
 def _listed(value: str) -> int:
-    return len([device for device in value.split(",") if device.strip()])
+    return len(_items(value))
 
 
 def _fewer(given: GpuCount, seen: int) -> GpuCount:
@@ -319,6 +367,7 @@ class Process:
     env: Mapping[str, Text]
     origin: Origin
     of_script: bool = False
+    conditional: bool = False
 
 
 def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
@@ -328,7 +377,7 @@ def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> 
     from shardlint.readers.bash import read_argv
 
     return tuple(
-        Process(command.argv, exported(command), command.origin, True)
+        Process(command.argv, exported(command), command.origin, True, command.conditional)
         for command in read_argv(argv, origin.file, env)
     )
 
@@ -375,6 +424,48 @@ def around(host: Host, started: Sequence[Process], elsewhere: str | None = None)
     return replace(host, placement=placement, reinstalled=reinstalls(started))
 
 
+def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Host]]:
+    """Each process with when it runs: whether it surely does, and what starts beside it.
+
+    What was started before a command that stops or waits for something may be gone after it.
+    """
+    placement, stops = host.placement, 0
+    for process in started:
+        stops += _stops(process)
+        yield (
+            process,
+            replace(
+                host,
+                placement=replace(
+                    placement,
+                    scope=f"{placement.scope}/{stops}",
+                    certain=placement.certain and not process.conditional,
+                    detached=placement.detached or _in_background(host.source, process.origin),
+                ),
+            ),
+        )
+
+
+STOPS = frozenset({"kill", "pkill", "killall", "wait", "fuser"})
+_CONTAINERS_STOP = frozenset({"stop", "kill", "rm", "down", "wait", "restart", "prune"})
+
+
+def _stops(process: Process) -> bool:
+    """A command after which an engine that was started before may not run any more."""
+    words = [basename(word.value or "") for word in process.argv[:4]]
+    first = next((word for word in words if word not in ("sudo", "nohup", "time")), "")
+    container = first in ("docker", "podman", "nerdctl", "docker-compose")
+    return first in STOPS or (container and not _CONTAINERS_STOP.isdisjoint(words))
+
+
+_BACKGROUND = re.compile(r"[ \t]*&(?![&>])")
+
+
+def _in_background(source: Source, origin: Origin) -> bool:
+    same = origin.file == source.name
+    return same and _BACKGROUND.match(source.text, origin.span.end) is not None
+
+
 def reinstalls(processes: Sequence[Process]) -> bool:
     """A script that installs packages: the release in the image's tag need not be what runs."""
     for process in processes:
@@ -408,7 +499,28 @@ def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:
         return first
     joint = {name: JointSite(tuple(plan.sites[name] for plan in group)) for name in EDITABLE
              if all(name in plan.sites for plan in group)}  # fmt: skip
-    return replace(first, sites=MappingProxyType({**first.sites, **joint}))
+    return replace(
+        first,
+        sites=MappingProxyType({**first.sites, **joint}),
+        placement=replace(first.placement, env=_common(group), varied=_vary(group)),
+    )
+
+
+def _vary(group: Sequence[ServingPlan]) -> bool:
+    """Some of the branches give options that others do not."""
+    return len({frozenset(flag.flag for flag in plan.flags) for plan in group}) > 1
+
+
+def _common(group: Sequence[ServingPlan]) -> Mapping[str, Known[str]]:
+    """The variables of several branches; one that differs between them is not known."""
+    envs = [plan.placement.env for plan in group]
+    names = dict.fromkeys(name for env in envs for name in env)
+    unset: Known[str] = Known.unset()
+    values = {name: {env.get(name, unset).values for env in envs} for name in names}
+    differs: Known[str] = Known.unknown("it differs between branches of the script")
+    return MappingProxyType(
+        {name: envs[0].get(name, differs) if len(values[name]) == 1 else differs for name in names}
+    )
 
 
 # ------------------------------------------------------------------------- the plans of a file
@@ -442,7 +554,7 @@ def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
 def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     sites = dict(plan.sites)
     options = [name for name in sites if name.startswith(("flag:", "option:"))]
-    for name in (*EDITABLE, "gpus_per_pod", *options):
+    for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", *options):
         if (site := sites.get(name)) is not None:
             sites[name] = GuardedSite(site, at, _own(name, site), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))

@@ -8,10 +8,20 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from shardlint.known import Known
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
-from shardlint.readers.plans import Host, Process, around, exported, finished, plan_of, processes
+from shardlint.readers.plans import (
+    Host,
+    Process,
+    around,
+    during,
+    exported,
+    finished,
+    plan_of,
+    processes,
+)
 from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES = (".sh", ".bash", ".zsh", ".ksh")
@@ -48,10 +58,25 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
 
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
     commands = read_script(script, source.name)
-    started = [Process(command.argv, exported(command), command.origin) for command in commands]
-    for index, process in enumerate(started):
-        host = _host(source, process.origin, index, Placement(on_host=True))
-        yield from _started(process, around(host, started), context)
+    started = [
+        Process(command.argv, exported(command), command.origin, False, command.conditional)
+        for command in commands
+    ]
+    placement = Placement(
+        on_host=True,
+        scope=source.name,
+        host_ipc=Known.of(True, how="derived"),
+        host_network=Known.of(True, how="derived"),
+        rdma=Known.of("the host's own", how="derived"),
+    )
+    around_all = around(_host(source, _whole(source), 0, placement), started)
+    for index, (process, during_it) in enumerate(during(around_all, started)):
+        host = _host(source, process.origin, index, during_it.placement)
+        yield from _started(process, replace(host, reinstalled=during_it.reinstalled), context)
+
+
+def _whole(source: Source) -> Origin:
+    return Origin(source.name, Span(0, len(source.text)))
 
 
 def _started(process: Process, host: Host, context: ReadContext) -> Iterator[ServingPlan]:
@@ -71,9 +96,16 @@ def _contained(
     inside: Container, process: Process, host: Host, context: ReadContext
 ) -> Iterator[ServingPlan]:
     started = processes(inside.argv, inside.env, process.origin)
-    placement = replace(inside.placement, pods_per_group=host.placement.pods_per_group)
+    outside, own = host.placement, inside.placement
+    placement = replace(
+        own,
+        pods_per_group=outside.pods_per_group,
+        scope=outside.scope,
+        certain=outside.certain,
+        detached=outside.detached or own.detached,
+    )
     host = around(replace(host, placement=placement, sites=inside.sites), started)
-    for inner in started:
+    for inner, during_it in during(host, started):
         launch = Launch(
             origin=process.origin,
             argv=inner.argv,
@@ -81,7 +113,7 @@ def _contained(
             env=MappingProxyType(dict(inner.env)),
             argv_complete=inside.entrypoint is not None or inner.of_script,
         )
-        plan = plan_of(launch, host, context)
+        plan = plan_of(launch, during_it, context)
         if plan is not None:
             yield plan
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from shardlint.known import Known
-from shardlint.plan import Engine, Ranks, Router, ServingPlan
+from shardlint.plan import Engine, Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
 from shardlint.reports.words import counted
 
@@ -68,10 +68,27 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "ranks": _ranks(ranks),
         "routing": _routing(plan, project),
         "unknown": [{"field": item.field, "reason": item.reason} for item in plan.unknowns],
+        "surroundings": _surroundings(plan.placement),
     }
     if origins:
         record["origins"] = dict(_origins(plan, project))
     return record
+
+
+def _surroundings(placement: Placement) -> dict[str, Any]:
+    ids = placement.device_ids.only
+    return {
+        "host_ipc": placement.host_ipc.only,
+        "host_network": placement.host_network.only,
+        "memory_bytes": placement.memory_bytes.only,
+        "device_kind": placement.device_kind.only,
+        "device_ids": None if ids is None else list(ids),
+        "rdma": placement.rdma.only,
+        "interfaces": placement.interfaces.only,
+        "packed": placement.packed.only,
+        "variables": {name: fact.only for name, fact in sorted(placement.env.items())},
+        "beside": [other.plan for other in placement.neighbours],
+    }
 
 
 def _stated(fact: Known[Any]) -> Any:
@@ -187,6 +204,9 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
         f" × {gpu}" if gpu else ""
     )
+    if (shm := plan.placement.shm_bytes).is_known and not plan.placement.shm_ample:
+        default = ", which is the default" if shm.how == "defaulted" else ""
+        yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
 

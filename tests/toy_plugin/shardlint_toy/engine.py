@@ -20,6 +20,7 @@ from shardlint.api import (
     Reading,
     Releases,
     ServingPlan,
+    SharedMemory,
     divides,
 )
 
@@ -107,3 +108,12 @@ class ToyEngine:
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         return 2
+
+    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
+        return None
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        return None
+
+    def peer_option(self, plan: ServingPlan) -> str | None:
+        return None

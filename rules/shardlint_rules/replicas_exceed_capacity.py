@@ -1,0 +1,97 @@
+"""The replicas ask for more GPUs than the machines have.
+
+A scheduler starts a pod only on a node that has all of its GPUs free. Pods that fit nowhere stay
+Pending, with "Insufficient nvidia.com/gpu", for as long as they exist. A pod never spans nodes: one
+that asks for 16 GPUs waits for ever where nodes have 8, and two pods of 5 do not share a node of 8.
+
+Reported when the user says what there is (`--gpu H100:8 --nodes 2`, or the configuration) and one
+workload alone asks for more.
+
+```yaml fails --gpu H100-SXM-80GB:8 --nodes 2
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 3  # replicas-exceed-capacity
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      hostIPC: true
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: ["Qwen/Qwen3-8B", "--tensor-parallel-size=8"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+```
+
+```yaml passes --gpu H100-SXM-80GB:8 --nodes 2
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      hostIPC: true
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: ["Qwen/Qwen3-8B", "--tensor-parallel-size=8"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+```
+
+Fix: fewer replicas, fewer GPUs for each, or more nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, Rule, ServingPlan, World
+
+
+class ReplicasExceedCapacity(Rule):
+    id, name = "SL306", "replicas-exceed-capacity"
+    severity = "error"
+    needs = ("placement.gpus_per_pod", "placement.gpus_per_node")
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        placement = plan.placement
+        told = placement.scheduled and placement.gpus_per_node.is_known
+        return told and placement.device_kind.only == "gpu" and placement.gpus_per_pod.is_known
+
+    def check(self, world: World) -> Iterator[Found]:
+        each, node = (world.values[name] for name in self.needs)
+        if each == "all" or each < 1:
+            return
+        if each > node:
+            yield Found(
+                message=f"a pod of {each} GPUs never finds a node: nodes have {node}",
+                at=world.origin("placement.gpus_per_pod"),
+            )
+            return
+        yield from _many(world, each, node)
+
+
+def _many(world: World, each: int, node: int) -> Iterator[Found]:
+    """More pods than all nodes together take."""
+    plan = world.plan
+    replicas, nodes = plan.fleet.replicas.only, plan.placement.nodes.only
+    pods = plan.placement.pods_per_group.only
+    if replicas is None or nodes is None or pods is None or plan.fleet.replicas.assumes:
+        return
+    room, wanted = nodes * (node // each), replicas * pods
+    if wanted > room:
+        total = f"{nodes} {'node' if nodes == 1 else 'nodes'} of {node} GPUs"
+        yield Found(
+            message=f"{wanted} pods of {each} GPUs on {total}: {_left(wanted - room)}",
+            at=world.origin("fleet.replicas", "placement.gpus_per_pod"),
+            help=f"{room // pods} replicas",
+        )
+
+
+def _left(pods: int) -> str:
+    return "1 never starts" if pods == 1 else f"{pods} never start"

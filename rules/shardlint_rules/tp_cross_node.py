@@ -1,0 +1,82 @@
+"""A tensor parallel group reaches over more than one node.
+
+Tensor parallelism adds up the parts of every layer twice for every token (all-reduce). Inside a
+node this goes over NVLink; between nodes it goes over the network, which is slower by a factor of
+several up to hundreds. Pipeline stages hand on one activation per step and stand the network well.
+vLLM numbers tensor parallel peers consecutively (`config/model.py`), so a group fits into a node
+when its size divides what a node takes. With `--nnodes` it says nothing; with Ray it warns "tensor
+parallel workers can be spread out to 2+ nodes which can degrade the performance unless you have
+fast interconnect across nodes" (`v1/executor/ray_utils.py`).
+
+A warning; with an RDMA network, which a file asks for or the user tells of, an info. Racks whose
+NVLink joins many nodes (GB200 NVL72) are not reported.
+
+```sh fails
+vllm serve meta-llama/Llama-3.1-405B-Instruct --nnodes 2 --node-rank 0 --master-addr node0 \\
+  --tensor-parallel-size 16  # tp-cross-node
+```
+
+```sh passes
+vllm serve meta-llama/Llama-3.1-405B-Instruct --nnodes 2 --node-rank 0 --master-addr node0 \\
+  --tensor-parallel-size 8 --pipeline-parallel-size 2
+```
+
+Fix: tensor parallelism up to the GPUs of a node, and pipeline stages over the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Found, LayoutRule, Repair, World
+
+RACK = 16
+"""A link domain of more devices joins several nodes: no node has so many."""
+
+
+class TpCrossNode(LayoutRule):
+    id, name = "SL201", "tp-cross-node"
+    severity = "warning"
+    fix = "unsafe"
+
+    def check(self, world: World) -> Iterator[Found]:
+        nodes, placement = spanned(world), world.plan.placement
+        domain = placement.link_domain.only or 1
+        if nodes < 2 or domain >= max(RACK, world.layout.tp):
+            return
+        rdma = placement.network.only == "rdma"
+        network = "an RDMA network" if rdma else "the network between them"
+        cure = _inside(world)
+        yield Found(
+            message=(
+                f"TP {world.layout.tp} spans {nodes} nodes: the all-reduces of every layer cross"
+                f" {network}"
+            ),
+            at=world.origin("layout.tp", "layout.nnodes"),
+            severity="info" if rdma else None,
+            help=f"TP {cure[0]} × PP {cure[1]} keeps each group inside a node" if cure else None,
+            repair=Repair("fields", values=(("tp", cure[0]), ("pp", cure[1]))) if cure else None,
+        )
+
+
+def spanned(world: World) -> int:
+    """Nodes that one tensor parallel group touches, 1 where that is not known."""
+    assert world.ranks is not None
+    return world.engine.group_nodes(world.layout, world.ranks, per_node(world)) or 1
+
+
+def per_node(world: World) -> int | None:
+    """The devices of one node or pod, if that is certain."""
+    devices = world.plan.placement.devices
+    return None if devices.assumes else devices.only
+
+
+def _inside(world: World) -> tuple[int, int] | None:
+    """TP and PP of the same product with groups that fit into a node."""
+    layout, ranks, model = world.layout, world.ranks, world.plan.model_facts.only
+    assert ranks is not None
+    local = ranks.gpus_per_pod if layout.nnodes > 1 else per_node(world)
+    if not local or layout.tp % local or layout.tp == local or model is None:
+        return None
+    stages = layout.pp * (layout.tp // local)
+    return (local, stages) if model.num_layers and stages <= model.num_layers else None

@@ -1,0 +1,78 @@
+"""Tensor parallelism inside a node runs over PCIe.
+
+Tensor parallelism adds up the parts of every layer twice for every token. Boards without NVLink do
+that over PCIe, at a fraction of the speed, and with every further rank the parts get smaller and
+the sums do not. A bridge joins two or four boards; a larger group crosses PCIe again. vLLM turns
+its own all-reduce off for more than two such boards (`custom_all_reduce.py`: "Custom allreduce is
+disabled because it's not supported on more than two PCIe-only GPUs") and leaves it to NCCL.
+
+Reported where the link is known: told (`--gpu L40S:8`, `--gpu A100:8,link=pcie`) or named by a node
+label. An info above two ranks, a warning from eight on.
+
+```yaml fails
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+  hostIPC: true
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.33.0
+    args: ["Qwen/Qwen3-32B", "--tensor-parallel-size=4"]  # tp-slow-link
+    resources: {limits: {nvidia.com/gpu: 4}}
+```
+
+```yaml passes
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+  hostIPC: true
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.33.0
+    args: ["Qwen/Qwen3-32B", "--tensor-parallel-size=4"]
+    resources: {limits: {nvidia.com/gpu: 4}}
+```
+
+Fix: where the model fits, smaller groups and more of them (data parallelism or replicas), or
+pipeline stages, which hand on one activation per step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, LayoutRule, ServingPlan, World
+
+from shardlint_rules.tp_cross_node import spanned
+
+FEW, MANY = 2, 8
+SLOW = ("pcie", "none", "nvlink-bridge", "nvlink-c2c")
+"""Links that join only some boards of a node, or none."""
+
+
+class TpSlowLink(LayoutRule):
+    id, name = "SL202", "tp-slow-link"
+    severity = "info"
+    needs = ("placement.link", "placement.link_domain")
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        placement = plan.placement
+        known = placement.link.only in SLOW and placement.link_domain.is_known
+        return super().applies(plan, engine) and placement.wants_gpu and known
+
+    def check(self, world: World) -> Iterator[Found]:
+        tp, domain = world.layout.tp, world.values["placement.link_domain"]
+        if tp <= max(FEW, domain) or spanned(world) > 1:
+            return
+        joined = f" joins {domain} boards" if domain > 1 else ""
+        link = f"their bridge{joined}" if joined else "they have no NVLink"
+        yield Found(
+            message=f"TP {tp} sums every layer over PCIe: {link}",
+            at=world.origin("layout.tp"),
+            severity="warning" if tp >= MANY else None,
+            help="where the model fits, smaller groups and more replicas",
+        )
