@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from shardlint.engines.argument_values import refusal
-from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits
+from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits, conversion
 from shardlint.known import Known, Text
 from shardlint.plan import Flag, Refused, Releases, version
 from shardlint.record import record
@@ -82,7 +82,7 @@ class Version:
         for flag in self.parsed.flags:
             option = self.view.named(flag.flag) if flag.flag else None
             values = tuple(id(text) for text in (flag.value, *flag.more))
-            kind = (option.type, option.takes) if option is not None else None
+            kind = conversion(option, flag)
             rows.append((flag.flag, flag.negated, flag.dotted, flag.problem, values, kind))
         positionals = tuple(id(word) for word in self.parsed.positionals)
         return tuple(rows), positionals, self.view.grammar.model_option
