@@ -304,30 +304,41 @@ M --trust-remote-code true|M --enforce-eager 1|M --uvicorn-log-level loud|M --po
 EXAMPLES = [text.split(" ") for line in TEXTS.strip().split("\n") for text in line.split("|")]
 
 
+def release_of(package: Path) -> str:
+    infos = (package / "PKG-INFO", *package.glob("*.dist-info/METADATA"))
+    text = next(file for file in infos if file.is_file()).read_text("utf-8")
+    found = re.search(r"^Version: (\S+)$", text, re.M)
+    assert found is not None
+    return found[1]
+
+
+def render(package: Path, release: str) -> str:
+    """The table of one release: JSON with one command line on each line."""
+    table = json.loads(TABLE.read_text("utf-8"))
+    parsers, rows = Parsers(package, release), dict[str, str]()
+    for mode, words in lines(table, release):
+        row = {"mode": mode, "argv": words} | parsers.verdict(mode, words)
+        rows[json.dumps([mode, words])] = json.dumps(row, ensure_ascii=False)
+    python = ".".join(map(str, sys.version_info[:2]))
+    body = ",\n".join(rows.values())
+    return f'{{"release": "{release}", "python": "{python}", "rows": [\n{body}\n]}}\n'
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write what vLLM's own parser says.")
     parser.add_argument("package", type=Path, help="unpacked sdist or wheel of one release")
-    package = parser.parse_args().package
-    info = next(file for file in (package / "PKG-INFO", *package.glob("*.dist-info/METADATA"))
-                if file.is_file())  # fmt: skip
-    found = re.search(r"^Version: (\S+)$", info.read_text("utf-8"), re.M)
-    assert found is not None
-    release, table = found[1], json.loads(TABLE.read_text("utf-8"))
-    parsers, rows, seen = Parsers(package, release), [], set[str]()
-    for mode, words in lines(table, release):
-        key = json.dumps([mode, words])
-        if key not in seen:
-            seen.add(key)
-            rows.append({"mode": mode, "argv": words} | parsers.verdict(mode, words))
-    DATA.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--check", action="store_true", help="exit 1 if the table on disk differs")
+    args = parser.parse_args()
+    release = release_of(args.package)
     path = DATA / f"vllm_parser_{release}.json"
-    body = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    python = ".".join(map(str, sys.version_info[:2]))
-    path.write_text(
-        f'{{"release": "{release}", "python": "{python}", "rows": [\n{body}\n]}}\n',
-        encoding="utf-8",
-    )
-    print(f"{path.relative_to(ROOT)}: {len(rows)} command lines")
+    text = render(args.package, release)
+    if args.check:
+        same = path.is_file() and path.read_text("utf-8") == text
+        print(f"{path.relative_to(ROOT)}: {'up to date' if same else 'differs from the parser'}")
+        return 0 if same else 1
+    DATA.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"{path.relative_to(ROOT)}: {text.count(chr(10)) - 2} command lines")
     return 0
 
 

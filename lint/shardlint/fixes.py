@@ -81,7 +81,10 @@ def _option_fix(cure: Cure, finding: Finding) -> Iterator[Fix]:
     edits = site.set(repair.value) if site is not None else Refusal("no site")
     if isinstance(edits, Refusal):
         return
-    written = (plan.flags[_place(repair.field)].written.value or "").split("=", 1)[0]
+    flag = plan.flags[_place(repair.field)]
+    written = flag.written.value or ""
+    if flag.problem is None or "explicit" not in flag.problem:
+        written = written.split("=", 1)[0]
     safe = repair.value and repair.certain and finding.severity != "warning"
     applicability: Applicability = "safe" if safe else "unsafe"
     if not repair.value:

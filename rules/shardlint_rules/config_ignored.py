@@ -3,7 +3,9 @@
 vLLM looks for `--config` as a word of its own. `--config=serve.yaml` is accepted by the parser and
 the file is never opened: the server starts with its defaults. And where an option is given both as
 a JSON object and key by key (`--speculative-config '{...}' --speculative-config.method ngram`), the
-keys replace the whole object.
+keys replace the whole object. A list item that holds an option and its value with a blank between
+them is one word, and read as no option. The module `vllm.entrypoints.openai.api_server` takes the
+model from `--model`; a word without an option is accepted since 0.10 and dropped.
 
 ```sh fails
 vllm serve Qwen/Qwen3-8B --config=serve.yaml  # config-ignored

@@ -253,6 +253,15 @@ def test_module_ignores_a_positional_model() -> None:
     assert ("ignored", "warning") == (remark.kind, remark.severity)
 
 
+def test_option_and_value_in_one_word_are_no_option() -> None:
+    line = "--tensor-parallel-size\\s2"
+    (item,) = read(f"vllm serve m {line}", "0.33.0").refused
+    assert "write `--tensor-parallel-size` and `2` as two words" == item.remedy
+    reading = read(f"--model o/m {line} --seed 1", "0.11.0", image="vllm/vllm-openai:v0.11.0")
+    assert [("ignored", item.remedy)] == [(mark.kind, mark.help) for mark in reading.remarks]
+    assert reading.layout.tp.is_unset
+
+
 def test_refused_value_is_told_though_the_layout_is_not_decided() -> None:
     text = "vllm serve Qwen/Qwen3-8B -tp two\n"
     assert [("flag-conflict", "error", "two")] == places(check(text).findings, text)

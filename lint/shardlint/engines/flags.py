@@ -816,5 +816,14 @@ CONVERT: dict[str, Callable[[str], Any]] = {
 }
 
 
+def conversion(option: Option | None, flag: Flag) -> object:
+    """Equal for two options that make the same of the words that one is given."""
+    if option is None:
+        return None
+    word = flag.value.value if flag.value is not None else None
+    plain = option.type in ("int", "human_int", "human_int_auto") and (word or "").isdecimal()
+    return "number" if plain else CONVERT.get(option.type, str), option.takes in ("none", "many")
+
+
 def names(flags: Iterable[Flag]) -> frozenset[str]:
     return frozenset(flag.flag for flag in flags if flag.flag)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from shardlint.engines.argument_values import refusal
-from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits
+from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits, conversion
 from shardlint.known import Known, Text
 from shardlint.plan import Flag, Refused, Releases, version
 from shardlint.record import record
@@ -33,6 +33,7 @@ LEAST_SINCE = "0.23.0"
 HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[\w .-]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
 """A word that something else fills in before the parser sees it."""
 
+LATE = "no option is read behind `--`"
 TWICE = "`--model` takes the place of the model behind `serve`: name one"
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -81,7 +82,7 @@ class Version:
         for flag in self.parsed.flags:
             option = self.view.named(flag.flag) if flag.flag else None
             values = tuple(id(text) for text in (flag.value, *flag.more))
-            kind = (option.type, option.takes) if option is not None else None
+            kind = conversion(option, flag)
             rows.append((flag.flag, flag.negated, flag.dotted, flag.problem, values, kind))
         positionals = tuple(id(word) for word in self.parsed.positionals)
         return tuple(rows), positionals, self.view.grammar.model_option
@@ -218,8 +219,16 @@ def _words(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Re
         yield Refused(
             kind="misplaced" if option else "unknown", written=word, at=word.place,
             problem="unrecognized arguments", certain=not word.assumes, known=True,
-            remedy="no option is read behind `--`" if option else TWICE if moved else None,
+            remedy=LATE if option else two_words(view, word) or (TWICE if moved else None),
         )  # fmt: skip
+
+
+def two_words(view: FlagView, word: Text) -> str | None:
+    """What to do with an option and its value that are one word with a blank in it."""
+    name, blank, value = (word.value or "").partition(" ")
+    if not blank or not isinstance(view.resolve(name), tuple) or not name.startswith("-"):
+        return None
+    return f"write `{name}` and `{value.strip()}` as two words"
 
 
 def _end(command: Command) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.engines.vllm_command import Command, Version, option_name
+from shardlint.engines.vllm_command import Command, Version, option_name, two_words
 from shardlint.known import Known
 from shardlint.plan import Flag, Releases, Remark
 
@@ -22,6 +22,7 @@ def remarks(
         *_not_read(chosen.parsed),
         *_two_models(chosen, command),
         *_no_model(chosen, command),
+        *_one_word(chosen),
     ]
     if releases.how != "defaulted":
         made += _leaving(table, found, command)
@@ -107,7 +108,7 @@ def _two_models(chosen: Version, command: Command) -> Iterator[Remark]:
     if option is None or option.value is None or not positional or chosen.refused:
         return
     names = option.value.value, positional[0].value
-    if None in names or names[0] == names[1]:
+    if None in names or names[0] == names[1] or two_words(chosen.view, positional[0]):
         return
     wins = {True: f"{names[1]} is served", False: f"{names[0]} is served"}.get(
         bool(command.serve), ""
@@ -132,6 +133,17 @@ def _no_model(chosen: Version, command: Command) -> Iterator[Remark]:
                 kind="ignored", at=word.place, severity="warning",
                 message=f"{word.value} is ignored: this module reads the model from `--model`",
                 help=f"write `--model {word.value}`, or start it with `vllm serve`",
+            )  # fmt: skip
+
+
+def _one_word(chosen: Version) -> Iterator[Remark]:
+    """An option with its value in one word is taken for the model."""
+    for word in chosen.parsed.positionals[:1]:
+        help_ = two_words(chosen.view, word)
+        if help_ is not None and not chosen.refused:
+            yield Remark(
+                kind="ignored", at=word.place, severity="warning", help=help_,
+                message=f"`{word.value}` is one word with a blank in it, and read as no option",
             )  # fmt: skip
 
 
