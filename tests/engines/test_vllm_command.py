@@ -98,6 +98,7 @@ def test_plugins_may_bring_options() -> None:
     assert ["unknown error --no-such"] == refused(line, "0.33.0")
     assert ["unknown warning --no-such"] == refused(line, "0.33.0", VLLM_PLUGINS="mine")
     assert [] == refused(f"{line} --omni", "0.33.0")
+    assert [] == refused("vllm serve m --omni --max-modl-len 1", "0.33.0")
 
 
 # ------------------------------------------------------------------------------------ refusals

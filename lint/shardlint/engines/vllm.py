@@ -106,6 +106,8 @@ class VLLM:
         alike = {one.says: one for one in chosen}
         facts = [self._facts(one, launch, command.serve) for one in alike.values()]
         newest = chosen[-1].parsed
+        omni = any(word.value == OMNI for word in command.words)
+        refused = vllm_command.refused(self.table, found, command, releases)
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
@@ -117,7 +119,7 @@ class VLLM:
             memory=_agreed_memory([item.memory for item in facts]),
             open_ended=next((why for item in facts if (why := item.open_ended)), None),
             options=_agreed_options([item.options for item in facts]),
-            refused=vllm_command.refused(self.table, found, command, releases),
+            refused=() if omni else refused,
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
         )
 
@@ -131,7 +133,7 @@ class VLLM:
             serve=words[-1] == "serve" if words else None,
             before=launch.argv[1 : start - 1] if before is not None else (),
             floating=not launch.image.is_unset,
-            own=own and all(word.value != OMNI for word in launch.argv),
+            own=own,
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
         )
 

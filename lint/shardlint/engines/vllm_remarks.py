@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.engines.vllm_command import Command, Version, option_name, two_words
+from shardlint.engines.vllm_command import HOLE, Command, Version, option_name, two_words
 from shardlint.known import Known
 from shardlint.plan import Flag, Releases, Remark
 
@@ -109,6 +109,8 @@ def _two_models(chosen: Version, command: Command) -> Iterator[Remark]:
         return
     names = option.value.value, positional[0].value
     if None in names or names[0] == names[1] or two_words(chosen.view, positional[0]):
+        return
+    if any(HOLE.search(name or "") for name in names):
         return
     wins = {True: f"{names[1]} is served", False: f"{names[0]} is served"}.get(
         bool(command.serve), ""
