@@ -439,11 +439,12 @@ def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str
 
     The option behind a misspelt one sets what nobody could read before, and nothing else.
     """
-    renamed = "replace_flag" in delta
+    renamed, removed = "replace_flag" in delta, "remove_flag" in delta
     now = stated(new)
     for name, values in stated(old).items():
         wanted = (delta[name],) if name in delta else values
-        if now[name] != wanted and not (renamed and not values):
+        gone = removed and not now[name]
+        if now[name] != wanted and not (renamed and not values) and not gone:
             return name
     return None
 

@@ -154,6 +154,12 @@ class World:
             made[item.name] = known[0]
         return Layout(**made)
 
+    def option_of(self, field: str) -> int | None:
+        """The place of the one option that gives a layout field among those of the plan."""
+        name = self.engine.flag_name(field)
+        found = [at for at, flag in enumerate(self.plan.flags) if flag.flag == name]
+        return found[0] if len(found) == 1 else None
+
     def origin(self, *fields: str) -> Origin:
         """The place of the first of these facts that was read from a file, else of the plan."""
         for name in fields:
@@ -284,11 +290,18 @@ class ConstraintRule(LayoutRule):
             at=world.origin(*places),
             severity=None if constraint.severity == "error" else constraint.severity,
             help=remedies(world, constraint),
-            repair=Repair("layout") if constraint.cures else None,
+            repair=self.repair(constraint, world),
             since=constraint.since,
             until=constraint.until,
             facts=constraint.facts,
         )
+
+    def repair(self, constraint: Constraint, world: World) -> Repair | None:
+        """Another layout; without the option where only that would do."""
+        if constraint.cures and set(constraint.cures) <= {"ep", "dcp"}:
+            index = world.option_of(constraint.cures[0])
+            return None if index is None else Repair("option", f"option:{index}")
+        return Repair("layout") if constraint.cures else None
 
     def text(self, constraint: Constraint, world: World) -> str:
         told = {"left": constraint.left, "right": constraint.right}

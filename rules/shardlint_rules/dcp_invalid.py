@@ -29,3 +29,4 @@ class DcpInvalid(ConstraintRule):
     id, name = "SL110", "dcp-invalid"
     model = ("kv_heads",)
     gate = True
+    fix = "unsafe"

@@ -24,6 +24,7 @@ class EpOnDenseModel(ConstraintRule):
     id, name = "SL109", "ep-on-dense-model"
     model = ("dense_ffn",)
     gate = True
+    fix = "unsafe"
 
     def lacks(self, model: ModelFacts) -> str | None:
         return None if model.moe else super().lacks(model)
