@@ -726,8 +726,8 @@ class Engine(Protocol):
         """Stated values, with the engine's defaults where nothing is stated."""
         ...
 
-    def reads(self, rule: str) -> tuple[str, ...]:
-        """Fields of `Layout` that the constraints of a rule depend on."""
+    def reads(self, rule: str) -> tuple[str, ...] | None:
+        """Fields of `Layout` that the constraints of a rule depend on; None: not judged here."""
         ...
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks: ...

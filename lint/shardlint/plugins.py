@@ -250,10 +250,10 @@ class LayoutRule(Rule):
     """
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        return engine.checked and bool(engine.reads(self.name))
+        return engine.checked and engine.reads(self.name) is not None
 
     def fields(self, engine: Engine) -> tuple[str, ...]:
-        layout = tuple(f"layout.{name}" for name in engine.reads(self.name))
+        layout = tuple(f"layout.{name}" for name in engine.reads(self.name) or ())
         return layout + (("model_facts",) if self.model else ()) + self.needs
 
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:

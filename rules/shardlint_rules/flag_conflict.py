@@ -41,7 +41,7 @@ class FlagConflict(ConstraintRule):
 
     def check(self, world: World) -> Iterator[Found]:
         """Constraints of an engine that says which fields they read."""
-        if world.engine.reads(self.name):
+        if world.engine.reads(self.name) is not None:
             yield from super().check(world)
 
 

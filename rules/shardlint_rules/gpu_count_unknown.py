@@ -51,7 +51,7 @@ class GpuCountUnknown(Rule):
         stated = plan.placement.gpus_per_pod
         inside = not plan.placement.on_host and not plan.image.is_unset
         asked = inside and plan.placement.wants_gpu
-        return bool(engine.reads(self.name)) and asked and not stated.is_known
+        return engine.reads(self.name) is not None and asked and not stated.is_known
 
     def check(self, world: World) -> Iterator[Found]:
         stated = world.plan.placement.gpus_per_pod

@@ -13,7 +13,7 @@ import pytest
 from engines.commands import ENGINE
 from harness import check
 from shardlint.engines import vllm
-from shardlint.engines.vllm_constraints import stage_layers
+from shardlint.engines.vllm_stages import stage_layers
 from shardlint.plan import Layout, ModelFacts, Options, Releases
 from shardlint_schemas import schema
 

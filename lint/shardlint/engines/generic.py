@@ -55,8 +55,8 @@ class RecognisedEngine:
     def effective(self, layout: LayoutFacts) -> LayoutFacts:
         return layout
 
-    def reads(self, rule: str) -> tuple[str, ...]:
-        return ()
+    def reads(self, rule: str) -> tuple[str, ...] | None:
+        return None
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         raise LookupError(f"the ranks of {self.label} are not known")

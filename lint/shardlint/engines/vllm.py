@@ -195,8 +195,8 @@ class VLLM:
             filled[item.name] = fact.or_default(Known.of(default, how="defaulted"))
         return LayoutFacts(**filled)
 
-    def reads(self, rule: str) -> tuple[str, ...]:
-        return vllm_constraints.READS.get(rule) or PLACED.get(rule, ())
+    def reads(self, rule: str) -> tuple[str, ...] | None:
+        return vllm_constraints.READS.get(rule, PLACED.get(rule))
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         """config/parallel.py: world size is PP × TP × PCP; DCP and EP add no GPUs."""

@@ -22,6 +22,13 @@ VOCABULARY_PADDING = 64
 
 MOST_MODELS = 512
 
+OLDEST_READ = "0.11.2"
+"""What is known of classes and defaults was read from this release on."""
+
+DEATH = "stops while it builds the model"
+KEEP_WHOLE = "expert parallelism (`--enable-expert-parallel`), which keeps experts whole"
+REFUSAL = "refuses to start"
+
 
 @record
 class Width:
@@ -260,3 +267,21 @@ def in_full_precision(model: ModelFacts, part: str) -> bool:
     quantization = model.quantization or {}
     skipped, layers = quantization.get("ignore", ()), quantization.get("ignore_layers", {})
     return part in skipped and part not in layers
+
+
+# ----------------------------------------------------------------- parts of a constraint
+
+
+def of(special: Special, consequence: str) -> dict[str, Any]:
+    """The part of a constraint that an exception of a class gives."""
+    return {
+        "since": special.since, "until": special.until, "refusal": _plain(special.text),
+        "refusal_since": special.since, "consequence": consequence,
+        "advisory": not special.certain,
+    }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """The longest piece of an engine's text without its numbers."""
+    pieces = [piece.strip() for part in text.split("{") for piece in part.split("}")[-1:]]
+    return max(pieces, key=len, default="").rstrip(".,:= ")

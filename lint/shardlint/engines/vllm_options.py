@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from shardlint.engines.vllm_models import OLDEST_READ, REFUSAL
 from shardlint.plan import Constraint, Device, Layout, ModelFacts, Options, at_most, version
 
 FOUND: TypeAlias = Iterator[Constraint]
 
 CONFLICT, MODE, LOCAL = "flag-conflict", "dp-mode-invalid", "dp-local-mismatch"
 LENGTH, TYPES = "context-len-exceeds-model", "dtype-unsupported-gpu"
-REFUSAL = "refuses to start"
 DEATH = "dies while it starts"
-
-OLDEST_READ = "0.11.2"
 
 NO_FLOAT16 = ("gemma2", "gemma3", "gemma3_text", "glm4")
 """config/model.py: model types that overflow in 16-bit floats, in every release from 0.11.2 on."""

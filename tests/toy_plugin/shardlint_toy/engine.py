@@ -57,8 +57,8 @@ class ToyEngine:
         """One shard unless it says more; what the engine does not have stays at its default."""
         return LayoutFacts(tp=layout.tp.or_default(Known.of(1, how="defaulted")))
 
-    def reads(self, rule: str) -> tuple[str, ...]:
-        return {"tp-heads-indivisible": ("tp",)}.get(rule, ())
+    def reads(self, rule: str) -> tuple[str, ...] | None:
+        return {"tp-heads-indivisible": ("tp",)}.get(rule)
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         heads = model.kv_heads if model is not None else None
