@@ -61,6 +61,8 @@ CONFLICTS = [
     ("--quantization awq", MLA, "does not match the quantization method"
      " specified in the `quantization` argument"),
     ("--nnodes 2 --node-rank 2 -tp 2", DENSE, "must be between 0 and"),
+    ("-pp 2 --distributed-executor-backend uni", DENSE, ""),
+    ("--nnodes 2 -tp 2 --data-parallel-backend ray", DENSE, "--data-parallel-backend mp"),
     ("--nnodes 2 -tp 2 --distributed-executor-backend ray", DENSE,
      "nnodes > 1 can only be set when distributed"),
 ]  # fmt: skip
@@ -99,9 +101,12 @@ def test_what_is_right_or_not_certain_is_not_refused(words: str, model: str) -> 
     [
         ("-dp 2 --data-parallel-size-local 4", MOE, "0.9.2", "dp-local-mismatch"),
         ("-dp 2 --data-parallel-rank 2", MOE, "0.33.0", "dp-mode-invalid"),
-        ("-dp 2 --data-parallel-external-lb", DENSE, "0.21.0", "dp-mode-invalid"),
-        ("-dp 2 --data-parallel-external-lb", DENSE, "0.20.0", None),
-        ("-dp 2 --data-parallel-external-lb", MOE, "0.33.0", None),
+        ("-dp 2 --data-parallel-rank 1", DENSE, "0.21.0", "dp-mode-invalid"),
+        ("-dp 2 --data-parallel-rank 1", DENSE, "0.20.0", None),
+        ("-dp 2 --data-parallel-rank 1", MOE, "0.33.0", None),
+        ("-dp 2 --data-parallel-external-lb", MOE, "0.33.0", "dp-mode-invalid"),
+        ("-dp 2 -dpe --nnodes 2 --node-rank 1", MOE, "0.33.0", None),
+        ("-dp 2 --data-parallel-rank 1 -dpl 2", MOE, "0.33.0", "dp-mode-invalid"),
         ("--data-parallel-external-lb", MOE, "0.33.0", "dp-mode-invalid"),
         ("-dp 4 -dph", MOE, "0.33.0", "dp-mode-invalid"),
         ("-dp 4 -dpl 2 -dph", MOE, "0.33.0", None),

@@ -352,7 +352,7 @@ def _nodes(ranks: Ranks, layout: Layout) -> Constraint:
     return Constraint(
         rule="node-group-size-mismatch", subject="GPUs", left=ranks.gpus, right=layout.nnodes,
         test=divides, refusal="must evenly divide the total world size", refusal_since="0.27.0",
-        consequence=REFUSAL, cures=("nnodes", "dp", "pp", "tp"), since="0.27.0",
+        consequence=REFUSAL, cures=("nnodes", "dp", "pp", "tp"), since=OLDEST_READ,
         sentence="{left} ranks do not divide over {right} nodes",
     )  # fmt: skip
 

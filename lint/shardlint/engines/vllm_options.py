@@ -110,9 +110,11 @@ def _modes(model: ModelFacts | None, layout: Layout, options: Options) -> FOUND:
         )  # fmt: skip
     if hybrid and layout.dp_local is None and layout.nnodes == 1:
         yield _refuse(
-            MODE, "hybrid load balancing needs the number of ranks on this node",
-            "requires --data-parallel-size-local", "options.data_parallel_hybrid_lb", OLDEST_READ,
+            MODE, "hybrid load balancing needs the number of ranks on this node", "",
+            "options.data_parallel_hybrid_lb", OLDEST_READ,
         )  # fmt: skip
+    if external and ways == 1:
+        yield from _external(layout, options)
     if external and layout.dp > 1 and model is not None and _is_dense(model):
         place = _first(options, "data_parallel_external_lb")
         yield _refuse(
@@ -127,6 +129,22 @@ def _modes(model: ModelFacts | None, layout: Layout, options: Options) -> FOUND:
         yield _refuse(
             MODE, "a headless node has no API servers to count", "cannot be used with --headless",
             "options.api_server_count", OLDEST_READ,
+        )  # fmt: skip
+
+
+def _external(layout: Layout, options: Options) -> FOUND:
+    """One rank in each process, which must know which one it is."""
+    rankless = layout.dp_rank is None and options.sure("data_parallel_rank", "nnodes")
+    if rankless and layout.dp > 1 and layout.nnodes == 1:
+        yield _refuse(
+            MODE, "external load balancing needs the data parallel rank of this process", "",
+            "options.data_parallel_external_lb", OLDEST_READ,
+            remedy="`--data-parallel-rank`, or `--nnodes` with `--node-rank`",
+        )  # fmt: skip
+    if layout.dp_local not in (None, 1):
+        yield _refuse(
+            MODE, f"external load balancing has one rank in each process, and {layout.dp_local} are"
+            " asked for", "", "layout.dp_local", OLDEST_READ,
         )  # fmt: skip
 
 
@@ -145,10 +163,21 @@ def _nodes(layout: Layout, options: Options) -> FOUND:
         yield Constraint(
             rule=CONFLICT, subject="rank", left=rank + 1, right=layout.nnodes, test=at_most,
             refusal="must be between 0 and", since=OLDEST_READ, consequence=REFUSAL, cures=(),
+            refusal_since="0.27.0",
             places=("options.node_rank",),
             sentence=f"node rank {rank} is not below the number of nodes, {layout.nnodes}",
         )  # fmt: skip
     executor = options.get("distributed_executor_backend")
+    if layout.pp > 1 and executor == "uni":
+        yield _refuse(
+            CONFLICT, "the executor `uni` is one process, which has no pipeline stages", "",
+            "options.distributed_executor_backend", OLDEST_READ,
+        )  # fmt: skip
+    if layout.nnodes > 1 and options.get("data_parallel_backend") == "ray":
+        yield _refuse(
+            CONFLICT, "several nodes by `--nnodes` are not for data parallel ranks in Ray",
+            "--data-parallel-backend mp", "options.data_parallel_backend", "0.27.0",
+        )  # fmt: skip
     if layout.nnodes > 1 and executor == "ray":
         yield _refuse(
             CONFLICT, "several nodes by `--nnodes` are not for the Ray executor",
