@@ -249,6 +249,7 @@ def built(
         " releases that each of them names",
         "releases": releases,
         "of_model_type": more["of_model_type"],
+        "experts_by_default": more["experts_by_default"],
         "exceptions": rows,
         "architectures": architectures,
     }

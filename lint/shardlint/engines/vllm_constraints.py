@@ -242,6 +242,7 @@ def _experts(
             rule=DENSE, subject="experts", left=1, right=0, test=at_most,
             refusal="Number of experts in the model must be greater than 0", since="0.8.0",
             consequence=REFUSAL, cures=("ep",), facts=("num_experts", "dense_ffn"),
+            advisory=not built.dense,
             sentence="expert parallelism is on and the model has no experts",
             remedy="leave `--enable-expert-parallel` out",
         )  # fmt: skip

@@ -86,6 +86,8 @@ class Shape:
     special: Mapping[str, tuple[Special, ...]]
     no_pipeline: tuple[tuple[str | None, str | None], ...]
     encoder: str | None
+    dense: bool
+    """No config class adds experts to it."""
     encoder_whole: bool
     """The tower can be kept whole on every rank (`--mm-encoder-tp-mode data`)."""
 
@@ -119,13 +121,16 @@ def _shape(model: ModelFacts) -> Shape:
         shared=_known(
             "shared expert width", model, "shared_expert_intermediate_size", certain=not padded
         ),
-        experts=_experts(model, padded),
+        experts=_experts(model, "pads_experts" in special),
         vision=tuple(_vision(model)),
         scaled=tuple(item for item in _scaled(model) if not (padded and item.part in PADDED)),
         latent=tuple(_latent_outputs(model)),
         special=special,
         no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
         encoder=row.get("encoder_heads") or _encoder_told(model),
+        dense=not model.moe
+        and model.dense_ffn is True
+        and model.model_type not in _table()["experts_by_default"],
         encoder_whole=bool(row.get("encoder_data_mode")),
     )
 
@@ -204,7 +209,7 @@ def _convolution(model: ModelFacts) -> Iterator[Width]:
         yield Width("linear attention convolution", size, (*keys.facts, *values.facts))
 
 
-PADDED = ("dense_ffn", "shared_expert", "expert")
+PADDED = ("dense_ffn", "shared_expert")
 """Classes of matrices that a class of model fills up with zeros where they do not divide."""
 
 
@@ -243,7 +248,7 @@ def _scaled(model: ModelFacts) -> Iterator[Scaled]:
     ]  # fmt: skip
     if model.dense_ffn:
         candidates.append(("FFN width", "dense_ffn", "tp", ("intermediate_size",)))
-    if model.moe:
+    if model.moe and "expert_dtype" not in (model.quantization or {}):
         candidates.append(("expert width", "expert", "experts", ("moe_intermediate_size",)))
     for subject, part, split, fields in candidates:
         if (width := _known(subject, model, *fields)) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from shardlint.engines.vllm_models import OLDEST_READ, REFUSAL
+from shardlint.engines.vllm_models import OLDEST_READ, REFUSAL, shape
 from shardlint.plan import Constraint, Device, Layout, ModelFacts, Options, at_most, version
 
 FOUND: TypeAlias = Iterator[Constraint]
@@ -115,7 +115,7 @@ def _modes(model: ModelFacts | None, layout: Layout, options: Options) -> FOUND:
         )  # fmt: skip
     if external and ways == 1:
         yield from _external(layout, options)
-    if external and layout.dp > 1 and model is not None and _is_dense(model):
+    if external and layout.dp > 1 and model is not None and shape(model).dense:
         place = _first(options, "data_parallel_external_lb")
         yield _refuse(
             MODE, "external load balancing of data parallel ranks is for mixtures of experts, and"
@@ -146,10 +146,6 @@ def _external(layout: Layout, options: Options) -> FOUND:
             MODE, f"external load balancing has one rank in each process, and {layout.dp_local} are"
             " asked for", "", "layout.dp_local", OLDEST_READ,
         )  # fmt: skip
-
-
-def _is_dense(model: ModelFacts) -> bool:
-    return not model.moe and model.dense_ffn is True
 
 
 def _first(options: Options, *names: str) -> str:
@@ -393,7 +389,7 @@ def _methods(model: ModelFacts, options: Options) -> FOUND:
 def _offline(model: ModelFacts, options: Options) -> FOUND:
     """Read only while --data-parallel-size is 1."""
     size = options.get("VLLM_DP_SIZE")
-    if isinstance(size, str) and size.strip().isdecimal() and int(size) > 1 and _is_dense(model):
+    if isinstance(size, str) and size.strip().isdecimal() and int(size) > 1 and shape(model).dense:
         yield _refuse(
             MODE, f"`VLLM_DP_SIZE` {size.strip()} splits a dense model into data parallel ranks",
             "Offline data parallel mode is not supported/useful for dense models",
