@@ -60,6 +60,9 @@ MOE = ModelFacts(id="moe", num_layers=12, attention_heads=32, kv_heads=8, num_ex
                  moe_layers=tuple(range(4, 12)))  # fmt: skip
 
 
+PLAIN: Mapping[str, Any] = {"num_experts": None, "dense_ffn": True, "intermediate_size": 1024}
+
+
 def moe(architecture: str, **more: Any) -> ModelFacts:
     return replace(MOE, architecture=architecture, **more)
 
@@ -81,6 +84,10 @@ def moe(architecture: str, **more: Any) -> ModelFacts:
         # pipelines by release
         (moe("MiniMaxM3SparseForConditionalGeneration"), {"pp": 2}, "0.24.0", ["pp-unsupported"]),
         (moe("LlamaForCausalLM", num_experts=None), {"pp": 2}, "0.6.0", []),
+        # experts that the config class adds to a dense checkpoint
+        (moe("NemotronHForCausalLM", model_type="nemotron_h", **PLAIN), {"ep": True}, "0.33.0", []),
+        (moe("LlamaForCausalLM", model_type="llama", **PLAIN), {"ep": True}, "0.33.0",
+         ["ep-on-dense-model"]),
     ],
 )  # fmt: skip
 def test_exceptions_of_classes(

@@ -113,7 +113,6 @@ def test_what_is_right_or_not_certain_is_not_refused(words: str, model: str) -> 
         ("-dp 4 -dpl 2 -dph -dpe", MOE, "0.33.0", "dp-mode-invalid"),
         ("-dp 4 -dpl 2 -dpr 2 --headless --api-server-count 2", MOE, "0.33.0", "dp-mode-invalid"),
         ("-ep -tp 2", DENSE, "0.33.0", "ep-on-dense-model"),
-        ("-ep -tp 2", "nvidia/Nemotron-H-56B-Base-8K", "0.33.0", None),
         ("--enable-expert-parallel -tp 2", DENSE, "0.7.3", None),
         ("-tp 8 -dcp 2", LLAMA, "0.33.0", "dcp-invalid"),
         ("-tp 16 -dcp 2", LLAMA, "0.33.0", None),
