@@ -71,6 +71,13 @@ class _Collected:
     broken: list[BrokenPlugin] = field(default_factory=list)
     unheard: set[tuple[str, str]] = field(default_factory=set)
     """Rule ids, and the file in which each was undecided; "" where it failed."""
+    certain: dict[str, Options] = field(default_factory=dict)
+
+    def options(self, plan: ServingPlan) -> Options:
+        """The options of a plan, taken apart once for all rules."""
+        if plan.id not in self.certain:
+            self.certain[plan.id] = certain_options(plan)
+        return self.certain[plan.id]
 
     def failed(self, rule: type[Rule], error: Exception) -> None:
         what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
@@ -177,7 +184,10 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
     missing = _missing(facts)
     lacking = None if missing else _lacking(rule, facts)
     if missing is None and (lacking is None or rule.partial):
-        all_worlds = [_world(plan, engine, facts, world) for world in worlds(*facts.values())]
+        options = collected.options(plan)
+        all_worlds = [
+            _world(plan, engine, facts, world, options) for world in worlds(*facts.values())
+        ]
         hits = list(_judge(rule, plan, facts, all_worlds))
         collected.hits.extend(hits)
         if hits:
@@ -225,6 +235,7 @@ def _world(
     engine: Engine,
     facts: Mapping[str, Known[Any]],
     cases: tuple[Case[Any], ...],
+    options: Options,
 ) -> World:
     values = {name: case.value for name, case in zip(facts, cases, strict=True)}
     asked = {
@@ -238,7 +249,7 @@ def _world(
     given = tuple(choice for case in cases for choice in case.given)
     return World(
         plan=plan, engine=engine, layout=layout, model=model, ranks=ranks, devices=devices,
-        values=values, given=given, options=certain_options(plan),
+        values=values, given=given, options=options,
         device=values.get("placement.gpu", _certain(plan.placement.gpu)),
     )  # fmt: skip
 
