@@ -14,7 +14,7 @@ from engines.commands import ENGINE
 from harness import check
 from shardlint.engines import vllm
 from shardlint.engines.vllm_stages import stage_layers
-from shardlint.plan import Layout, ModelFacts, Options, Releases
+from shardlint.plan import Device, Layout, ModelFacts, Options, Releases
 from shardlint_schemas import schema
 
 DATA = Path(vllm.__file__).parent / "data" / "vllm_architectures.json"
@@ -94,6 +94,30 @@ def test_exceptions_of_classes(
     model: ModelFacts, layout: Mapping[str, Any], release: str, rules: list[str]
 ) -> None:
     assert rules == refused(model, Layout(**layout), release)
+
+
+@pytest.mark.parametrize(
+    ("layout", "capability", "refused_here"),
+    [
+        ({"dp": 8}, "10.0", True),
+        ({"tp": 4, "dp": 2}, "10.0", True),
+        ({"tp": 8}, "10.0", False),
+        ({"dp": 8, "ep": True}, "10.0", False),
+        ({"tp": 2, "dp": 2}, "10.0", False),
+        ({"dp": 8}, "9.0", False),
+        ({"dp": 8}, None, False),
+    ],
+)
+def test_a_kernel_of_one_card_is_chosen_by_the_ranks_that_share_an_expert(
+    layout: Mapping[str, Any], capability: str | None, refused_here: bool
+) -> None:
+    model = moe("KimiLinearForCausalLM", hidden_size=7168, moe_intermediate_size=3072)
+    device = Device(name="card", vendor="nvidia", compute_capability=capability)
+    told = Options(releases=(Releases("0.33.0", "0.33.0"),))
+    asked = Layout(**layout)
+    found = ENGINE.constraints(model, ENGINE.ranks(asked, model, None), asked, told, device)
+    certain = [item for item in found if item.refuses and not item.advisory]
+    assert refused_here is ("experts-indivisible" in [item.rule for item in certain])
 
 
 @pytest.mark.parametrize(

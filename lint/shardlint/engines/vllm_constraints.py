@@ -275,6 +275,7 @@ def _class_experts(
             **of(special, DEATH) | {"advisory": not _certainly_on(special, device)
                                      or not options.sure("moe_backend")},
         )  # fmt: skip
+    yield from _tail(built, ranks, device)
     if options.get("moe_backend") != MEGA:
         return
     for special in built.special.get("megamoe_needs_ep", ()):
@@ -295,6 +296,22 @@ def _class_experts(
                 f" {ranks.ep} ranks of expert parallelism, which `{MEGA}` asks for",
                 **of(special, DEATH) | {"advisory": not _certainly_on(special, device)},
             )  # fmt: skip
+
+
+def _tail(built: Shape, ranks: Ranks, device: Device | None) -> FOUND:
+    """A kernel that is chosen by the ranks that share an expert, and built for those of TP."""
+    for special in built.special.get("latent_moe_tail", ()):
+        sizes, tp = tuple(special.value), ranks.dense_tp
+        if ranks.ep > 1 or ranks.moe_tp not in sizes or not _on(special, device):
+            continue
+        sure = device is not None and (device.compute_capability or "").startswith("10.")
+        yield Constraint(
+            rule=EXPERTS, subject="experts", left=int(tp not in sizes), right=0, test=at_most,
+            cures=("tp",), facts=("num_experts", "architecture", "hidden_size"),
+            sentence=f"experts are cut over {ranks.moe_tp} ranks, for which this class of model has"
+            f" a kernel that takes tensor parallel sizes {' and '.join(map(str, sizes))}, not {tp}",
+            remedy=KEEP_WHOLE, **of(special, DEATH) | {"advisory": not sure},
+        )  # fmt: skip
 
 
 MEGA = "deep_gemm_mega_moe"

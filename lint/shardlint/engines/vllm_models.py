@@ -158,7 +158,9 @@ def _special(model: ModelFacts, row: Mapping[str, Any]) -> dict[str, tuple[Speci
         entry = _table()["exceptions"][name]
         only = entry.get("only", {})
         quantization = model.quantization or {}
-        if any(quantization.get(key) != value for key, value in only.items()):
+        alike = all(quantization.get(key) == value for key, value in only.items())
+        shaped = all(getattr(model, key) == v for key, v in entry.get("shape", {}).items())
+        if not (alike and shaped):
             continue
         special = Special(
             key=entry["key"], value=entry["value"], since=entry.get("since"),
