@@ -223,6 +223,8 @@ def built(
 ) -> dict[str, Any]:
     more = json.loads(MORE.read_text(encoding="utf-8"))
     rows = {**reviewed_rows(reviewed), **more["exceptions"]}
+    for name in more["left_out"]:
+        del rows[name]
     for name in more["not_certain"]:
         rows[name]["certain"] = False
     architectures: dict[str, dict[str, Any]] = {}

@@ -216,7 +216,7 @@ def test_refusal_of_gpus_is_quoted_from_the_release_that_has_it() -> None:
         (replace(MOE, quantization=None), {"tp": 2, "dp": 5}, "expert width"),
         (replace(DENSE, vision_heads=16), {"tp": 32}, "vision heads"),
         (replace(DENSE, linear_num_key_heads=16), {"tp": 32}, "linear attention key heads"),
-        (replace(MOE, shared_expert_intermediate_size=24), {"tp": 16, "ep": True},
+        (replace(MOE, shared_expert_intermediate_size=24), {"tp": 16, "dp": 2, "ep": True},
          "shared expert width"),
     ],
 )  # fmt: skip

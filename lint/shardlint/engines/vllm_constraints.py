@@ -18,6 +18,7 @@ from shardlint.engines.vllm_models import (
     Shape,
     Special,
     Width,
+    may_be_whole,
     of,
     shape,
 )
@@ -163,7 +164,7 @@ def _widths(
             sentence=_counted("Mamba groups"),
         )  # fmt: skip
     if built.shared is not None:
-        yield _cut(built.shared, tp, advisory=ranks.ep > 1)
+        yield _cut(built.shared, tp, advisory=may_be_whole(ranks))
     if built.experts is not None and ranks.ep == 1:
         yield _cut(
             built.experts, ranks.moe_tp, since="0.7.0", by_experts=layout.dp > 1, experts=True
@@ -237,7 +238,7 @@ def _experts(
     device: Device | None,
 ) -> FOUND:
     experts = model.num_experts
-    if layout.ep and not model.moe and model.dense_ffn:
+    if layout.ep and not model.moe and (model.dense_ffn or built.dense):
         yield Constraint(
             rule=DENSE, subject="experts", left=1, right=0, test=at_most,
             refusal="Number of experts in the model must be greater than 0", since="0.8.0",

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from shardlint.plan import ModelFacts
+from shardlint.plan import ModelFacts, Ranks
 from shardlint.record import record
 
 Split: TypeAlias = Literal["tp", "experts"]
@@ -129,7 +129,7 @@ def _shape(model: ModelFacts) -> Shape:
         no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
         encoder=row.get("encoder_heads") or _encoder_told(model),
         dense=not model.moe
-        and model.dense_ffn is True
+        and (model.dense_ffn is True or model.moe_layers == ())
         and model.model_type not in _table()["experts_by_default"],
         encoder_whole=bool(row.get("encoder_data_mode")),
     )
@@ -274,6 +274,15 @@ def in_full_precision(model: ModelFacts, part: str) -> bool:
     quantization = model.quantization or {}
     skipped, layers = quantization.get("ignore", ()), quantization.get("ignore_layers", {})
     return part in skipped and part not in layers
+
+
+def may_be_whole(ranks: Ranks) -> bool:
+    """Whether shared experts are copied to each rank, for parts of a sequence of its own.
+
+    config/parallel.py, use_sequence_parallel_moe: some ways of exchange do so where expert and data
+    parallelism meet.
+    """
+    return ranks.ep > 1 and ranks.attention_dp > 1
 
 
 # ----------------------------------------------------------------- parts of a constraint

@@ -11,7 +11,14 @@ from math import gcd
 from typing import Any, TypeAlias
 
 from shardlint.engines import vllm_models
-from shardlint.engines.vllm_models import DEATH, KEEP_WHOLE, OLDEST_READ, Shape, in_full_precision
+from shardlint.engines.vllm_models import (
+    DEATH,
+    KEEP_WHOLE,
+    OLDEST_READ,
+    Shape,
+    in_full_precision,
+    may_be_whole,
+)
 from shardlint.plan import Constraint, Device, Layout, ModelFacts, Ranks, at_most, divides
 
 FOUND: TypeAlias = Iterator[Constraint]
@@ -71,7 +78,7 @@ def _blocks(
             rule=BLOCKS, subject=item.subject, left=item.size, right=tp * block[1],
             test=_whole_if_cut(tp), refusal="is not divisible by weight quantization block_k",
             consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
-            advisory=item.part == "shared_expert" and ranks.ep > 1,
+            advisory=item.part == "shared_expert" and may_be_whole(ranks),
             sentence=_rest(item, tp, block[1], f"quantization blocks of {block[1]}"),
         )  # fmt: skip
     if in_full_precision(model, "attention"):
@@ -152,7 +159,8 @@ def _small_blocks(model: ModelFacts, built: Shape, ranks: Ranks, algorithm: str)
             rule=BLOCKS, subject=item.subject, left=item.size, right=parts * size,
             test=_whole_if_cut(parts), refusal=text, consequence=DEATH, cures=("tp",),
             facts=_facts(item.facts), since=OLDEST_READ,
-            advisory=item.split == "experts" or (item.part == "shared_expert" and ranks.ep > 1),
+            advisory=item.split == "experts"
+            or (item.part == "shared_expert" and may_be_whole(ranks)),
             sentence=_rest(item, parts, size, f"{algorithm} groups of {size}"),
         )  # fmt: skip
 
@@ -169,7 +177,7 @@ def _groups(
             if ranks.ep == 1 and group > 0:
                 yield _expert_groups(item.size, ranks.moe_tp, group, device, item.facts)
         elif group > 0:
-            yield _group(item, ranks.dense_tp, group, ranks.ep > 1)
+            yield _group(item, ranks.dense_tp, group, may_be_whole(ranks))
         elif group == -1 and bits == 8:
             yield _tiles(item, ranks.dense_tp)
     columns = model.linear_num_value_heads
@@ -177,11 +185,11 @@ def _groups(
         yield _gates(columns, ranks.dense_tp)
 
 
-def _group(item: vllm_models.Scaled, tp: int, group: int, ep: bool) -> Constraint:
+def _group(item: vllm_models.Scaled, tp: int, group: int, whole: bool) -> Constraint:
     return Constraint(
         rule=GROUPS, subject=item.subject, left=item.size, right=tp * group,
         test=_whole_if_cut(tp), refusal="", consequence=DEATH, cures=("tp",),
-        facts=_facts(item.facts), advisory=item.part == "shared_expert" and ep,
+        facts=_facts(item.facts), advisory=item.part == "shared_expert" and whole,
         sentence=_rest(item, tp, group, f"quantization groups of {group}"),
     )  # fmt: skip
 

@@ -174,11 +174,9 @@ def _ffn(parts: _Parts) -> dict[str, Any]:
     text, model_type = parts.text, parts.model_type
     experts = _experts(text)
     if experts is None:
-        switched_off = text.flag("enable_moe_block") is False
         width = _dense_width(text, model_type)
-        unclear = keys.is_one_of(model_type, keys.STATE_SPACE) or (
-            _tells_of_experts(text) and not switched_off
-        )
+        unclear = layers.tells_of_experts(text)
+        unclear = unclear or keys.is_one_of(model_type, keys.STATE_SPACE)
         return {
             "intermediate_size": width,
             "dense_ffn": True if width and not unclear else None,
@@ -192,13 +190,6 @@ def _ffn(parts: _Parts) -> dict[str, Any]:
         "shared_expert_intermediate_size": _shared_width(text, model_type),
         "dense_ffn": _has_dense_layer(text, model_type),
     }
-
-
-def _tells_of_experts(text: View) -> bool:
-    """A key that is not understood and seems to count experts."""
-    return any(
-        "expert" in str(key) and is_count(value) and value > 1 for key, value in text.raw.items()
-    )
 
 
 def _experts(text: View) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shardlint.models import attention, keys
-from shardlint.models.view import View
+from shardlint.models.view import View, is_count
 
 STATE_HEADS: Final = ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
 STATE_GROUPS: Final = ("n_groups", "mamba_n_groups", "mamba_ngroups")
@@ -49,13 +49,25 @@ def widths(text: View, model_type: str | None) -> dict[str, Any]:
 def moe_layers(text: View, model_type: str | None) -> MoeLayers:
     """The layers that are mixtures of experts, counted from 0; None where that is not clear."""
     layers = attention.layer_count(text)
-    if not layers or text.width(*keys.EXPERTS) is None:
+    if not layers:
         return None
+    if text.width(*keys.EXPERTS) is None:
+        return None if tells_of_experts(text) else ()
     for reader in READERS:
         found = reader(text, layers)
         if found is not None:
             return tuple(index for index in found if index < layers)
     return tuple(range(layers)) if keys.is_one_of(model_type, keys.ALL_MOE) else None
+
+
+def tells_of_experts(text: View) -> bool:
+    """A key that seems to count experts and is not understood."""
+    if text.flag("enable_moe_block") is False:
+        return False
+    return any(
+        "expert" in str(key) and (isinstance(value, list) or (is_count(value) and value > 1))
+        for key, value in text.raw.items()
+    )
 
 
 def _letters(text: View, _layers: int) -> list[int] | None:
