@@ -23,6 +23,8 @@ from shardlint.models.keys import WINDOW, WINDOW_OF
 from shardlint.plan import ModelFacts
 
 INFERRED_SHAPES = ("inferred",)
+CONFIG = "config.json"
+"""Provenance of a shape that is the checkpoint's own config: only that tells its context, too."""
 CONFIRMED = Path(__file__).with_name("confirmed_shapes.json")
 SHAPE_INFERRED = "shape inferred"
 COUNT_DIFFERS = "parameter count differs from the published one"
@@ -248,8 +250,11 @@ def completed(
     architecture = facts.architecture or entry.get("architecture")
     if entry.get("architecture_inferred") and decided.get(entry["model_type"]) != architecture:
         architecture = None
+    own = entry["provenance"]["kind"] == CONFIG and "abridged" not in str(entry["provenance"])
     return replace(
         facts,
+        default_context=facts.default_context if own else None,
+        longest_context=facts.longest_context if own else None,
         architecture=architecture,
         provenance=entry["provenance"]["kind"],
         assumed=assumptions(facts, entry, config),

@@ -1175,7 +1175,9 @@ def grammars(releases: dict[str, Release]) -> list[Record]:
     return [span.pop("value") | span for span in _spans(rows, "grammar")]
 
 
-def removed(releases: dict[str, Release], replaced_by: dict[str, str]) -> list[Record]:
+def removed(
+    releases: dict[str, Release], replaced_by: dict[str, str], instead: dict[str, str]
+) -> list[Record]:
     """Flags and aliases that the newest release refuses, with the releases around their end."""
     order = list(releases)
     names = {release: {name for row in made.flags for name in spellings(row)}
@@ -1189,6 +1191,7 @@ def removed(releases: dict[str, Release], replaced_by: dict[str, str]) -> list[R
     return [
         {"flag": name, "last_seen": order[i], "first_gone": order[i + 1]}
         | {"replaced_by": replaced_by.get(name)}
+        | ({"instead": instead[name]} if name in instead else {})
         for name, i in sorted(last.items())
     ]
 
@@ -1203,7 +1206,7 @@ def table(releases: dict[str, Release], reviewed: Record) -> Record:
         "supported": SUPPORTED,
         "grammars": grammars(ordered),
         "flags": merge(ordered),
-        "removed": removed(ordered, reviewed["replaced_by"]),
+        "removed": removed(ordered, reviewed["replaced_by"], reviewed.get("instead", {})),
         "known_elsewhere": reviewed["known_elsewhere"],
     }
 

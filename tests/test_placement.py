@@ -395,7 +395,8 @@ def test_tp_over_parts_of_cards(gpus: str, tp: int, spoken: bool) -> None:
         ("-tp 4 -pp 2 --nnodes 2", "0.33.0", None),
         ("-tp 1 -dp 2 --nnodes 2", "0.33.0", None),
         ("-tp 1 --nnodes 2", None, "warning"),
-        ("-tp 1 --nnodes 2", "0.20.0", None),  # not looked for in older releases
+        ("-tp 1 --nnodes 2", "0.20.0", "error"),
+        ("-tp 1 --nnodes 2", "0.11.0", None),  # the option is newer
     ],
 )
 def test_ranks_are_shared_out_evenly(args: str, version: str | None, severity: str | None) -> None:

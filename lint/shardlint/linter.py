@@ -265,8 +265,9 @@ def certain_options(plan: ServingPlan) -> Options:
     values = {name: _certain(fact) for name, fact in stated.items()}
     certain = {name: value for name, value in values.items() if value is not None}
     uncertain = frozenset(stated.keys() - certain.keys())
+    refused = any(item.kind == "unknown" for item in plan.refused)  # it was meant to set something
     return Options(
-        values=certain, unknown=uncertain, open=plan.open_ended is not None,
+        values=certain, unknown=uncertain, open=plan.open_ended is not None or refused,
         releases=plan.versions.values,
     )  # fmt: skip
 

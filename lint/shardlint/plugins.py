@@ -510,6 +510,8 @@ class ReadContext:
     """Name, label or instance type to device; unknown if the name means nothing."""
     labels: Callable[[Mapping[str, tuple[str, ...]]], tuple[str | None, Known[Device]]]
     """Node labels with their possible values to the key that names the card, and the card."""
+    node_size: Callable[[Mapping[str, tuple[str, ...]]], Known[int]]
+    """Node labels to the number of devices of such a node; unknown if they do not tell."""
     told: Mapping[str, str] = field(default_factory=dict)
     """The release of an engine that the user names; it counts where the file states none."""
 

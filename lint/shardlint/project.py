@@ -89,6 +89,7 @@ class Setup:
             engines=self.engines,
             device=lambda name: self.devices.find(name),
             labels=self._labelled,
+            node_size=lambda labels: self.devices.count_from_labels(labels),
             told=self.settings.engines,
         )
 

@@ -56,7 +56,8 @@ def _message(refused: Refused, label: str) -> str:
     name = _name(refused)
     if refused.problem == "ambiguous option":
         count = len(refused.candidates)
-        told = f"`{name}` is short for {count} options of {label}"
+        many = str(count) if count > 1 else "several"
+        told = f"`{name}` is short for {many} options of {label}"
     elif not name.startswith("-"):
         told = f"`{name}` is neither an option nor the value of one"
     elif refused.known:
@@ -97,4 +98,5 @@ def _repair(refused: Refused) -> Repair | None:
         return Repair("flag", f"flag:{refused.flag}", meant[0], certain=certain)
     if refused.replaced_by is not None:
         return Repair("option", f"option:{refused.flag}", refused.replaced_by)
-    return Repair("option", f"option:{refused.flag}", "") if refused.known else None
+    useless = refused.known and refused.remedy is None
+    return Repair("option", f"option:{refused.flag}", "") if useless else None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardlint.engines import builtin, launchers
 from shardlint.engines.vllm_constraints import READS
 from shardlint.known import Case, Known
-from shardlint.plan import Constraint, Layout, ModelFacts, Reading, Releases, ServingPlan
+from shardlint.plan import Constraint, Layout, ModelFacts, Options, Reading, Releases, ServingPlan
 
 DENSE = ModelFacts(id="dense", attention_heads=32, kv_heads=8, dense_ffn=True,
                    intermediate_size=14336, vocab_size=128256)  # fmt: skip
@@ -253,11 +253,42 @@ models = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(models, layouts, layouts, st.none() | st.integers(0, 64))
+stated = st.fixed_dictionaries(
+    {},
+    optional={
+        "node_rank": st.integers(0, 4), "api_server_count": st.integers(0, 4),
+        "headless": st.booleans(), "enable_eplb": st.booleans(), "enable_lora": st.booleans(),
+        "enable_elastic_ep": st.booleans(), "fully_sharded_loras": st.booleans(),
+        "data_parallel_external_lb": st.booleans(), "data_parallel_hybrid_lb": st.booleans(),
+        "data_parallel_multi_port_external_lb": st.booleans(),
+        "data_parallel_start_rank": st.integers(0, 4),
+        "data_parallel_backend": st.sampled_from(["mp", "ray"]),
+        "distributed_executor_backend": st.sampled_from(["mp", "ray", "uni"]),
+        "max_num_batched_tokens": st.integers(1, 9), "max_num_seqs": st.integers(1, 9),
+        "max_model_len": st.integers(1, 9), "gpu_memory_utilization": st.floats(0, 2),
+        "speculative_config": st.fixed_dictionaries(
+            {"draft_tensor_parallel_size": st.integers(1, 4)}
+        ),
+        "eplb_config": st.fixed_dictionaries({"num_redundant_experts": st.integers(0, 4)}),
+        "moe_backend": st.just("deep_gemm_mega_moe"), "quantization": st.just("awq"),
+        "dtype": st.sampled_from(["half", "bfloat16"]),
+        "VLLM_PP_LAYER_PARTITION": st.sampled_from(["1,2", "3", "x"]),
+        "VLLM_DP_SIZE": st.sampled_from(["1", "2"]),
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(models, layouts, layouts, st.none() | st.integers(0, 64), stated)
 def test_constraints_of_a_rule_depend_on_the_declared_fields_alone(
-    model: ModelFacts, one: Layout, other: Layout, devices: int | None
+    model: ModelFacts, one: Layout, other: Layout, devices: int | None, values: dict[str, Any]
 ) -> None:
+    told = Options(values=values)
+
+    def constraints(model: ModelFacts, layout: Layout, devices: int | None) -> list[Constraint]:
+        ranks = ENGINE.ranks(layout, model, devices)
+        return list(ENGINE.constraints(model, ranks, layout, told))
+
     seen = {item.rule for item in constraints(model, one, devices)}
     assert seen <= READS.keys()
     for rule, names in READS.items():

@@ -89,6 +89,8 @@ def test_a_conflict_is_refused(words: str, model: str, text: str) -> None:
         ("--dtype bfloat16", "google/gemma-3-12b-it"),
         ("--quantization fp8", MLA),
         ("--nnodes 2 --node-rank 1 -tp 2", DENSE),
+        ("--node-rank 1 -tp 2", DENSE),
+        ("-tp 16 -pp 2 --nnodes 4 --node-rank 3 --headless", MLA),
         ("--max-num-batched-tokens ${TOKENS:-128} --max-num-seqs 256", DENSE),
     ],
 )
@@ -112,6 +114,7 @@ def test_what_is_right_or_not_certain_is_not_refused(words: str, model: str) -> 
         ("-dp 4 -dpl 2 -dph", MOE, "0.33.0", None),
         ("-dp 4 -dpl 2 -dph -dpe", MOE, "0.33.0", "dp-mode-invalid"),
         ("-dp 4 -dpl 2 -dpr 2 --headless --api-server-count 2", MOE, "0.33.0", "dp-mode-invalid"),
+        ("-dp 4 -dpl 2 -dpr 2 --headless --api-server-count 1", MOE, "0.12.0", None),
         ("-ep -tp 2", DENSE, "0.33.0", "ep-on-dense-model"),
         ("--enable-expert-parallel -tp 2", DENSE, "0.7.3", None),
         ("-tp 8 -dcp 2", LLAMA, "0.33.0", "dcp-invalid"),

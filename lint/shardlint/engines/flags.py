@@ -241,6 +241,11 @@ class _Data:
     def replaced_by(self) -> dict[str, str | None]:
         return {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
 
+    @cached_property
+    def instead(self) -> dict[str, str]:
+        rows = self.raw["removed"]
+        return {row["flag"]: row["instead"] for row in rows if "instead" in row}
+
 
 def _spellings(option: Option) -> tuple[str, ...]:
     return (option.name, *option.aliases, *option.negated)
@@ -460,6 +465,10 @@ class FlagTable(FlagView):
             self._views[key] = FlagView(self._data, index)
         return self._views[key]
 
+    def instead(self, name: str) -> str | None:
+        """What does now what the option did, in words; leaving it out would lose that."""
+        return self._data.instead.get(name)
+
     def replaced_by(self, name: str) -> str | None:
         """What the newest release has instead of an option that it does not have."""
         return self._data.replaced_by.get(name)
@@ -623,6 +632,8 @@ class _Parser:
         """An option that the parser does not have, with the value that it was probably given."""
         problem = "ambiguous option" if found else "unrecognized arguments"
         guesses = tuple(str(item) for item in found) if found else self.table.guesses(name)
+        if found and (short := self.table.named("-" + name.lstrip("-"))) is not None:
+            guesses = (next(item for item in short.aliases if not item.startswith("--")),)
         takes = self.table.takes_elsewhere(name)
         if takes is None:
             shapes = {self.table.option_takes(guess) for guess in guesses if "=" not in guess}

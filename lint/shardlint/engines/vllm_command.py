@@ -342,8 +342,25 @@ def _judged(
     stated = releases.how != "defaulted" or (guessed and not command.floating)
     return replace(
         item, certain=sure and stated, known=known,
-        replaced_by=table.replaced_by(name) if item.flag is not None else None,
+        replaced_by=successor(table, name, command.words) if item.flag is not None else None,
+        remedy=item.remedy or table.instead(name) or _beside(table, name, command.words),
     )  # fmt: skip
+
+
+def successor(table: FlagTable, name: str, words: Sequence[Text]) -> str | None:
+    """What to write for an option now; nothing beside an object that one key would take away."""
+    found = table.replaced_by(name)
+    whole, dot, _ = (found or "").partition(".")
+    given = [(word.value or "").partition("=")[0].replace("_", "-") for word in words]
+    return None if dot and whole in given else found
+
+
+def _beside(table: FlagTable, name: str, words: Sequence[Text]) -> str | None:
+    found = table.replaced_by(name)
+    if found is None or successor(table, name, words) is not None:
+        return None
+    whole, _, key = found.partition(".")
+    return f"give `{key.partition(' ')[0]}` in the object of `{whole}`"
 
 
 def option_name(written: Text) -> str:

@@ -65,7 +65,7 @@ READS: dict[str, tuple[str, ...]] = {
     "dp-local-mismatch": ("dp", "dp_local", "nnodes"),
     "dp-mode-invalid": ("dp", "dp_local", "dp_rank", "nnodes"),
     "dp-coupled": ("dp",),
-    CONFLICT: ("tp", "pp", "pcp", "dp", "ep"),
+    CONFLICT: ("tp", "pp", "pcp", "dp", "ep", "nnodes"),
     "context-len-exceeds-model": (),
     "dtype-unsupported-gpu": (),
     "gpu-count-short": _PARALLEL,

@@ -125,10 +125,10 @@ def _modes(model: ModelFacts | None, layout: Layout, options: Options) -> FOUND:
             remedy="start independent servers without `--data-parallel-*` options",
         )  # fmt: skip
     count = options.get("api_server_count")
-    if options.get("headless") and isinstance(count, int) and count > 0:
+    if options.get("headless") and isinstance(count, int) and count > 0:  # before: more than 1
         yield _refuse(
             MODE, "a headless node has no API servers to count", "cannot be used with --headless",
-            "options.api_server_count", OLDEST_READ,
+            "options.api_server_count", "0.15.0",
         )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def _first(options: Options, *names: str) -> str:
 
 def _nodes(layout: Layout, options: Options) -> FOUND:
     rank = options.get("node_rank")
-    if isinstance(rank, int) and rank >= layout.nnodes and options.sure("nnodes"):
+    if isinstance(rank, int) and layout.nnodes > 1 and rank >= layout.nnodes:
         yield Constraint(
             rule=CONFLICT, subject="rank", left=rank + 1, right=layout.nnodes, test=at_most,
             refusal="must be between 0 and", since=OLDEST_READ, consequence=REFUSAL, cures=(),

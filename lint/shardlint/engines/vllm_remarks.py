@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.engines.vllm_command import HOLE, Command, Version, option_name, two_words
+from shardlint.engines.vllm_command import (
+    HOLE,
+    Command,
+    Version,
+    option_name,
+    successor,
+    two_words,
+)
 from shardlint.known import Known
 from shardlint.plan import Flag, Releases, Remark
 
@@ -165,7 +172,7 @@ def _leaving(table: FlagTable, found: Sequence[Version], command: Command) -> It
         gone = history.first_gone if history is not None else None
         if not warned and gone is None:
             continue
-        replacement = table.replaced_by(name)
+        replacement = successor(table, name, command.words)
         usable = replacement is not None and _everywhere(views, replacement)
         yield Remark(
             kind="deprecated", at=flag.written.place, flag=index,

@@ -16,6 +16,8 @@ FOUND: TypeAlias = Iterator[Constraint]
 
 STAGES, UNEVEN, NO_STAGES = "pp-exceeds-layers", "pp-uneven-stages", "pp-unsupported"
 LAYERS = "pp-layers-indivisible"
+MOST_STAGES = 1024
+"""Beyond it nobody needs to be told what each stage holds."""
 CONTEXT, CONFLICT = "dcp-invalid", "flag-conflict"
 
 
@@ -55,6 +57,8 @@ def stages(model: ModelFacts, built: Shape, layout: Layout, options: Options) ->
         severity="warning", consequence="starts stages that hold nothing", cures=("pp",),
         facts=("num_layers",), sentence="{left} pipeline stages for {right} layers",
     )  # fmt: skip
+    if pp > MOST_STAGES:
+        return
     sizes = stage_layers(layers, pp)
     yield Constraint(
         rule=LAYERS, subject="layers", left=layers, right=pp, test=divides, refusal="",
@@ -153,7 +157,8 @@ def context(model: ModelFacts | None, layout: Layout) -> FOUND:
     if pcp == 1:
         yield Constraint(
             subject="tensor parallel size", left=tp, right=dcp, test=divides,
-            refusal="must be divisible by dcp_size", since=OLDEST_READ, cures=("dcp",),
+            refusal="must be divisible by dcp_size", refusal_since="0.26.0",
+            since=OLDEST_READ, cures=("dcp",),
             sentence="tensor parallel size {left} is no multiple of decode context parallel size"
             " {right}", **common,
         )  # fmt: skip

@@ -116,6 +116,8 @@ class Catalogue:
             base,
             id=id,
             quantization=None,
+            default_context=None,
+            longest_context=None,
             provenance="name",
             assumed=(reason, *base.assumed),
             confirmed=(),

@@ -10,7 +10,15 @@ from typing import TypeAlias
 
 from shardlint.known import Text
 from shardlint.readers._bash_compute import NumberError, evaluate, part_of_path
-from shardlint.readers._bash_scan import Atom, RawWord, ScanError, Simple, atoms, simple_command
+from shardlint.readers._bash_scan import (
+    Atom,
+    RawWord,
+    ScanError,
+    Simple,
+    atoms,
+    simple_command,
+    with_holes,
+)
 from shardlint.readers._bash_scope import (
     Missing,
     Piece,
@@ -53,7 +61,7 @@ class Expander:
     def __init__(
         self, script: Mapped, file: str, scope: Scope, work: Work, expand: bool = True
     ) -> None:
-        self.script, self.text, self.file = script, script.text, file
+        self.script, self.text, self.file = script, with_holes(script.text), file
         self.scope, self.work, self.expand = scope, work, expand
 
     def origin(self, start: int, end: int) -> Origin:

@@ -90,6 +90,16 @@ def unix(script: Mapped) -> Mapped:
     return Mapped("".join(text[i] for i in keep), starts, ends, script.literal)
 
 
+HOLE = re.compile(r"<[A-Za-z][\w.-]*(?: [\w.-]+)*>")
+"""`<your-model>` in a text for people: something to fill in, not two redirections."""
+FILLED_IN = "_"
+
+
+def with_holes(text: str) -> str:
+    """The same text, as long, with a variable that nobody sets in place of every hole."""
+    return HOLE.sub(lambda found: "$" + FILLED_IN * (len(found[0]) - 1), text)
+
+
 def closed(text: str, at: int, depth: int = 0, quoted: bool = False) -> int:
     """The offset behind the quote, bracket or expansion that opens at `at`."""
     if depth > MAX_NESTING:

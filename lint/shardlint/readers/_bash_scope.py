@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shardlint.known import Text
+from shardlint.readers._bash_scan import FILLED_IN
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Span
 
@@ -126,6 +127,8 @@ class Scope:
         if name in ("@", "*") or name.isdecimal() or name in "#?$!-":
             return self._argument(name, offset)
         variable = self.variables.get(name)
+        if not name.strip(FILLED_IN):
+            return Missing("it is to be filled in")
         if variable is None:
             unread = f", and {self.sourced} is not read" if self.sourced else ""
             return Missing(

@@ -15,6 +15,9 @@ from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Edit
 
+RUNTIMES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
+"""Runtime classes that hand out GPUs and leave the rest to the usual runtime."""
+
 SHM = "/dev/shm"
 DEFAULT_SHM = 64 * 2**20
 """What a container runtime mounts on /dev/shm when nobody asks for more."""
@@ -165,7 +168,17 @@ def _without_mount(pod: Pod, container: Node) -> tuple[Known[int], bool, dict[st
         return Known.unknown("the container has no image here: it is a part of one"), False, {}
     if mounts is not None and (mounts.kind != "list" or any(not row.pairs for row in mounts.items)):
         return Known.unknown("the mounts are filled in elsewhere", mounts.origin), False, {}
+    for name, note in pod.notes.items():
+        if "shmsize" in name.lower().replace("-", ""):
+            return (
+                Known.unknown(f"{name} tells the runtime how large it is", note.origin),
+                False,
+                {},
+            )
     size = Known.of(DEFAULT_SHM, how="defaulted")
+    runtime = pod.spec.string("runtimeClassName")
+    if runtime is not None and runtime not in RUNTIMES:
+        size = size.assuming(f"runtime class {runtime} mounts 64 MiB on /dev/shm")
     if not pod.whole:
         size = size.assuming("nothing else of the pod mounts /dev/shm")
     return size, False, {"shm_bytes": SizeSite(ShmSite(pod, container), UNITS)}

@@ -273,6 +273,7 @@ def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: Rea
         gpus_per_pod=count,
         gpu_label=label,
         gpu=device,
+        gpus_per_node=_node_size(spec, context),
         device_ids=indexed(count),
         scope=path,
         scheduled=whole,
@@ -379,6 +380,15 @@ def _card(
         return Known.of(nodes[0].value, nodes[0].origin), device
     cases = tuple(Case(node.value, (("label", node.value),)) for node in nodes)
     return Known(cases, None, nodes[0].origin), device
+
+
+def _node_size(spec: Node | None, context: ReadContext) -> Known[int]:
+    """Devices of a node that the pod can be on, where its labels tell."""
+    labels = _node_labels(spec) if spec is not None else {}
+    size = context.node_size(
+        {name: tuple(n.value for n in nodes) for name, nodes in labels.items()}
+    )
+    return size if size.is_known else Known.unset()
 
 
 def _node_labels(spec: Node) -> dict[str, list[Node]]:

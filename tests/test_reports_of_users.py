@@ -1,0 +1,107 @@
+"""What somebody met who tried it: each is right, and was not understood."""
+
+from __future__ import annotations
+
+import pytest
+from harness import check
+
+TOLD = {"engine_version": {"vllm": "0.33.0"}}
+
+
+def errors(text: str, name: str = "script.sh", **told: object) -> list[str]:
+    found = check(text, name, **(TOLD | told))  # type: ignore[arg-type]
+    return [finding.name for finding in found.findings if finding.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve Qwen/Qwen3-8B --port <p> \\\n  --served-model-name Qwen/Qwen3-8B",
+        "vllm serve Qwen/Qwen3-8B -tp <number of GPUs> --gpu-memory-utilization 0.9",
+        "vllm serve <your-model> -tp 8 --host <ip>",
+    ],
+)
+def test_what_is_to_be_filled_in_is_no_redirection(line: str) -> None:
+    assert [] == errors(f"{line}\n")
+
+
+def test_a_redirection_is_still_one() -> None:
+    result = check("vllm serve Qwen/Qwen2.5-7B-Instruct -tp 8 < in > out\n", **TOLD)  # type: ignore[arg-type]
+    assert "tp-heads-indivisible" in [finding.name for finding in result.findings]
+
+
+def pod(metadata: str, spec: str, gpus: int, tp: int) -> str:
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a{metadata}}}\nspec:\n{spec}"
+        "  containers:\n  - name: v\n    image: vllm/vllm-openai:v0.33.0\n"
+        f"    args: [--model=Qwen/Qwen3-32B, -tp={tp}]\n"
+        f"    resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "found"),
+    [
+        ("", "", ["shm-missing"]),
+        (", annotations: {io.kubernetes.cri-o.ShmSize: 16Gi}", "", []),
+        ("", "  runtimeClassName: kata-qemu-nvidia-gpu-snp\n", []),
+        ("", "  runtimeClassName: kata\n", []),
+        ("", "  runtimeClassName: nvidia\n", ["shm-missing"]),
+    ],
+)
+def test_a_runtime_may_give_more_shared_memory(metadata: str, spec: str, found: list[str]) -> None:
+    assert found == errors(pod(metadata, spec, 4, 4), "pod.yaml")
+
+
+def test_the_file_knows_its_nodes_better_than_the_command_line() -> None:
+    large = '  nodeSelector: {nvidia.com/gpu.count: "16"}\n  hostIPC: true\n'
+    told = {"gpu": "H100-SXM-80GB", "gpus_per_node": 8}
+    assert [] == errors(pod("", large, 16, 16), "pod.yaml", **told)
+    small = "  hostIPC: true\n"
+    assert ["replicas-exceed-capacity"] == errors(pod("", small, 16, 16), "pod.yaml", **told)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("vllm serve zai-org/GLM-4.7 --max-model-len 200000", []),
+        ("vllm serve moonshotai/Kimi-K2-Thinking --max-model-len 262144", []),
+        ("vllm serve 01-ai/Yi-34B-200K --max-model-len 200000", []),
+        ("vllm serve Qwen/Qwen3-8B --max-model-len 200000", ["context-len-exceeds-model"]),
+        ("vllm serve Qwen/Qwen3-8B --max-model-len 200000 --rope-scaling '{}'", ["flag-unknown"]),
+    ],
+)
+def test_the_longest_context_is_known_from_the_models_own_config_alone(
+    line: str, found: list[str]
+) -> None:
+    assert found == errors(f"{line}\n")
+
+
+def test_a_number_of_stages_without_end_is_judged_at_once() -> None:
+    result = check("vllm serve Qwen/Qwen3-8B -pp 100000000000\n", **TOLD)  # type: ignore[arg-type]
+    assert ["pp-exceeds-layers"] == [finding.name for finding in result.findings]
+
+
+def test_one_dash_is_guessed_for_a_short_option_that_begins_others() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-30B-A3B --dp 2\n"
+    result = check(line, **TOLD)  # type: ignore[arg-type]
+    (finding,) = result.findings
+    assert ("flag-unknown", "did you mean `-dp`?") == (finding.name, finding.help)
+
+
+def test_no_key_is_written_beside_the_object_that_it_would_take_away() -> None:
+    line = "vllm serve Qwen/Qwen3-8B --num-speculative-tokens 5"
+    (finding,) = check(f"{line}\n", **TOLD).findings  # type: ignore[arg-type]
+    assert ["safe"] == [fix.applicability for fix in finding.fixes]
+    whole = f'{line} --speculative-config \'{{"method":"ngram","prompt_lookup_max":4}}\'\n'
+    (finding,) = check(whole, **TOLD).findings  # type: ignore[arg-type]
+    assert () == finding.fixes
+    assert finding.help is not None
+    assert "in the object of `--speculative-config`" in finding.help
+
+
+def test_an_option_is_not_removed_whose_meaning_would_be_lost() -> None:
+    (finding,) = check("vllm serve Qwen/Qwen3-8B --task embed\n", **TOLD).findings  # type: ignore[arg-type]
+    assert () == finding.fixes
+    assert finding.help is not None
+    assert "--runner pooling" in finding.help
