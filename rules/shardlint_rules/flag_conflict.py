@@ -49,12 +49,21 @@ def _found(refused: Refused, label: str) -> Found:
     name = (refused.written.value or "").split("=", 1)[0]
     when = f" {refused.when}" if refused.when is not None else ""
     return Found(
-        message=f"{label}{when} refuses `{name}` as it is given here ('{refused.problem}')",
+        message=f"{label}{when} refuses `{name}` as it is given here ('{_short(refused.problem)}')",
         at=refused.at,
         severity=refused.severity,
         help=f"write {refused.remedy}" if refused.remedy else None,
         repair=_repair(refused),
     )
+
+
+MOST_CHARACTERS = 120
+
+
+def _short(words: str) -> str:
+    """The engine's words on one line; they may hold a whole object."""
+    line = " ".join(words.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
 
 
 def _repair(refused: Refused) -> Repair | None:

@@ -118,7 +118,9 @@ def _leave_room(plan: ServingPlan, *others: Known[float]) -> bool:
 def _together(world: World, others: tuple[Neighbour, ...]) -> Found:
     devices = sorted({device for other in others for device in other.devices})
     words = ("GPUs" if len(devices) > 1 else "GPU") + " " + ", ".join(devices[:8])
-    names = ", ".join(dict.fromkeys(other.name for other in others))
+    own = world.plan.name
+    named = ("another engine of this file" if o.name == own else o.name for o in others)
+    names = ", ".join(dict.fromkeys(named))
     return Found(
         message=f"{words} {'are' if len(devices) > 1 else 'is'} in use by {names} too",
         at=world.origin("placement.gpus_per_pod", "layout.tp"),

@@ -74,6 +74,9 @@ GROUP_RING = 24 * MIB
 SHM_CHECKED_SINCE = "0.27.0"
 """The first release whose ring compares its size with what is free; 0.26.0 does not."""
 
+HELP = ("-h", "--help")
+"""With one of these the parser prints its options and ends."""
+
 RELEASE_PARTS = 3
 """Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
 
@@ -98,7 +101,7 @@ class VLLM:
 
     def read(self, launch: Launch, releases: Known[Releases] = ANY_RELEASE) -> Reading | None:
         start = self._start(launch)
-        if start is None:
+        if start is None or any(word.value in HELP for word in launch.argv[start:]):
             return None
         command = self._command(launch, start)
         found = vllm_command.versions_of(self.table, command, releases)
