@@ -367,7 +367,7 @@ def test_shares_of_three_engines_are_added_up() -> None:
     text = "".join(
         f"vllm serve Qwen/Qwen3-{n}B --gpu-memory-utilization 0.4 &\n" for n in (4, 8, 14)
     )
-    assert "GPU 0 is in use by run.sh too" == only(text, "gpu-shared").message
+    assert "GPU 0 is in use by another engine of this file too" == only(text, "gpu-shared").message
 
 
 @pytest.mark.parametrize(
