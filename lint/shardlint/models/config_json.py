@@ -316,7 +316,9 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def from_config_file(path: Path, id: str | None = None) -> ModelFacts:
-    """The facts of one config.json."""
+    """The facts of one config.json, with what lies beside it if that is its name."""
+    if path.name == "config.json" and (beside := from_folder(path.parent, id or str(path))):
+        return beside
     return facts_from_config(read_json(path), id or str(path))
 
 
