@@ -10,14 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SHARED
+from harness import setup
 from shardlint.engines.vllm import VLLM
+from shardlint.linter import lint
 from shardlint.models.config_json import from_folder
 from shardlint.plan import Constraint, Layout, ModelFacts, Options, Releases, ServingPlan
 from shardlint.plugins import World, accepted
+from shardlint.project import Project
 from shardlint.source import Origin, Span
 
 Row = Mapping[str, Any]
@@ -41,13 +45,16 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for row in map(json.loads, lines) if _judged(row))
 
 
+def folder(name: str) -> Path:
+    """Where the config of a model lies."""
+    folders = SHARED / "evidence" / "oracle_models"
+    own = folders / name.replace("/", "--")
+    return own if own.is_dir() else folders / f"ipex--{name.rpartition('/')[2]}"
+
+
 @cache
 def model(name: str) -> ModelFacts:
-    folders = SHARED / "evidence" / "oracle_models"
-    folder = folders / name.replace("/", "--")
-    if not folder.is_dir():
-        folder = folders / f"ipex--{name.rpartition('/')[2]}"
-    facts = from_folder(folder, name)
+    facts = from_folder(folder(name), name)
     assert facts is not None
     return facts
 
@@ -108,6 +115,33 @@ def test_what_is_refused_here_is_refused_by_vllm(shared: Any) -> None:
         if row["verdict"] == "ok" and refusals(row)
     ]
     assert [] == false
+
+
+B200 = ("NVFP4", "V4-", "Kimi-K3")
+"""Names of models that were tried on that card, all others on an H100."""
+
+
+def said(row: Row) -> bool:
+    """Whether linting a command line with this layout gives an error."""
+    card = "B200-SXM-180GB" if any(mark in row["model"] for mark in B200) else "H100-SXM-80GB"
+    told = setup(
+        gpu=card,
+        gpus_per_node=4096,
+        engine_version={"vllm": "0.33.0"},
+        models={"org/model": {"config": str(folder(row["model"]))}},
+    )
+    experts = " --enable-expert-parallel" if row["ep"] else ""
+    line = f"vllm serve org/model -tp {row['tp']} -pp {row['pp']} -dp {row['dp']}{experts}\n"
+    result = lint(Project.of_texts(told, {"serve.sh": line})).result
+    return any(finding.severity == "error" for finding in result.findings)
+
+
+@pytest.mark.parametrize("verdict", ["ok", "error"])
+def test_linting_a_command_line_gives_the_verdict_too(verdict: str, shared: Any) -> None:
+    """One row in five, through reader, catalogue and rules."""
+    tried = [row for row in rows()[::5] if row["verdict"] == verdict]
+    assert len(tried) > 80
+    assert [] == [(row["model"], layout(row)) for row in tried if said(row) is (verdict == "ok")]
 
 
 def test_every_refusal_is_found(shared: Any) -> None:
