@@ -19,6 +19,7 @@ def errors(text: str, name: str = "script.sh", **told: object) -> list[str]:
         "vllm serve Qwen/Qwen3-8B --port <p> \\\n  --served-model-name Qwen/Qwen3-8B",
         "vllm serve Qwen/Qwen3-8B -tp <number of GPUs> --gpu-memory-utilization 0.9",
         "vllm serve <your-model> -tp 8 --host <ip>",
+        "vllm serve Qwen/Qwen3-8B ... --port 80",
     ],
 )
 def test_what_is_to_be_filled_in_is_no_redirection(line: str) -> None:

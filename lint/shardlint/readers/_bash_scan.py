@@ -90,8 +90,8 @@ def unix(script: Mapped) -> Mapped:
     return Mapped("".join(text[i] for i in keep), starts, ends, script.literal)
 
 
-HOLE = re.compile(r"<[A-Za-z][\w.-]*(?: [\w.-]+)*>")
-"""`<your-model>` in a text for people: something to fill in, not two redirections."""
+HOLE = re.compile(r"<[A-Za-z][\w.-]*(?: [\w.-]+)*>|(?<!\S)\.\.\.(?!\S)")
+"""`<your-model>` or `...` in a text for people: something to fill in, not two redirections."""
 FILLED_IN = "_"
 
 
