@@ -106,3 +106,130 @@ def test_an_option_is_not_removed_whose_meaning_would_be_lost() -> None:
     assert () == finding.fixes
     assert finding.help is not None
     assert "--runner pooling" in finding.help
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("u() {\n  cat <<EOF 1>&2\n  vllm serve Qwen/Qwen2.5-7B-Instruct -tp 8\nEOF\n}\n", []),
+        ("cat <<EOF>/etc/notes.txt\n  vllm serve Qwen/Qwen2.5-7B-Instruct -tp 8\nEOF\n", []),
+        (
+            "cat <<USAGE 1>&2\ndon't\nUSAGE\nvllm serve Qwen/Qwen2.5-7B-Instruct -tp 8\n",
+            ["tp-heads-indivisible"],
+        ),
+        (
+            "vllm serve Qwen/Qwen2.5-7B-Instruct -tp 8 <in.txt 2>err.log\n",
+            ["tp-heads-indivisible"],
+        ),
+        ("vllm serve Qwen/Qwen3-8B --chat-template <path/to/a.jinja> --enforce-eager\n", []),
+        ("vllm serve Qwen/Qwen3-8B --chat-template <$HOME/models> --enforce-eager\n", []),
+        ("vllm serve Qwen/Qwen3-8B --port <1|2> --enforce-eager\n", []),
+        ("vllm serve Qwen/Qwen3-8B --port <yours, e.g. 8000> --enforce-eager\n", []),
+        ("vllm serve Qwen/Qwen3-8B --max-model-len <n>k -tp 2\n", []),
+        ("vllm serve <org/model> -tp 8 --trust-remote-code\n", []),
+    ],
+)
+def test_a_here_document_a_redirection_and_a_hole_are_told_apart(
+    script: str, found: list[str]
+) -> None:
+    assert found == errors(script)
+
+
+LONG = "--model Qwen/Qwen3-8B --max-model-len 131072"
+COMPOSE = f"services:\n  a:\n    image: vllm/vllm-openai:v0.33.0\n    command: {LONG}\n"
+DOCKER = "docker run --gpus all {} vllm/vllm-openai:v0.33.0 " + LONG + "\n"
+TOO_LONG = ["context-len-exceeds-model"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "found"),
+    [
+        ("vllm serve Qwen/Qwen3-8B --max-model-len 131072\n", "s.sh", TOO_LONG),
+        ("source env.sh\nvllm serve Qwen/Qwen3-8B --max-model-len 131072\n", "s.sh", []),
+        (
+            ". .venv/bin/activate\nvllm serve Qwen/Qwen3-8B --max-model-len 131072\n",
+            "s.sh",
+            TOO_LONG,
+        ),
+        (
+            "source a.sh\n. .venv/bin/activate\nvllm serve Qwen/Qwen3-8B --max-model-len 131072\n",
+            "s.sh",
+            [],
+        ),
+        (
+            "source a.sh\nbash -c 'vllm serve Qwen/Qwen3-8B --max-model-len 131072; true'\n",
+            "s.sh",
+            [],
+        ),
+        (DOCKER.format("-e A=b"), "s.sh", TOO_LONG),
+        (DOCKER.format("--env-file x.env"), "s.sh", []),
+        (DOCKER.format("-e VLLM_ALLOW_LONG_MAX_MODEL_LEN"), "s.sh", []),
+        (COMPOSE + "    environment: {A: b}\n", "compose.yaml", TOO_LONG),
+        (COMPOSE + "    environment: [A]\n", "compose.yaml", TOO_LONG),
+        (COMPOSE + "    environment: [VLLM_ALLOW_LONG_MAX_MODEL_LEN]\n", "compose.yaml", []),
+        (COMPOSE + "    environment: {VLLM_ALLOW_LONG_MAX_MODEL_LEN: }\n", "compose.yaml", []),
+        (COMPOSE + "    env_file: [.env]\n", "compose.yaml", []),
+    ],
+)
+def test_a_variable_that_allows_it_may_be_set_elsewhere(
+    text: str, name: str, found: list[str]
+) -> None:
+    assert found == errors(text, name)
+
+
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [
+        ('nvidia.com/gpu.count: "4"', []),
+        ('nvidia.com/gpu.count: "1"', ["replicas-exceed-capacity"]),
+        ('nvidia.com/gpu.count: "1", nvidia.com/gpu.replicas: "4"', []),
+        ('nvidia.com/gpu.count: "1", nvidia.com/gpu.product: NVIDIA-L4-SHARED', []),
+        ('nvidia.com/gpu.count: "1", nvidia.com/mps.capable: "true"', []),
+        (
+            'cloud.google.com/gke-accelerator-count: "1",'
+            " cloud.google.com/gke-gpu-sharing-strategy: time-sharing",
+            [],
+        ),
+    ],
+)
+def test_a_shared_card_is_more_than_one(label: str, found: list[str]) -> None:
+    deployment = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: 4\n"
+        "  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n"
+        f"    spec:\n      nodeSelector: {{{label}}}\n      containers:\n      - name: v\n"
+        "        image: vllm/vllm-openai:v0.33.0\n        args: [--model=Qwen/Qwen3-0.6B]\n"
+        "        resources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    told = {"gpu": "L4", "gpus_per_node": 4, "nodes": 1}
+    assert found == errors(deployment, "d.yaml", **told)
+
+
+@pytest.mark.parametrize(
+    ("line", "release", "found"),
+    [
+        # before 0.11.2 the option to switch chunked prefill off was not listened to
+        ("Qwen/Qwen3-8B --no-enable-chunked-prefill --max-num-batched-tokens 2048"
+         " --max-model-len 8192", "0.9.2", []),
+        ("Qwen/Qwen3-8B --no-enable-chunked-prefill --max-num-batched-tokens 2048"
+         " --max-model-len 8192", "0.33.0", ["flag-conflict"]),
+        # nothing is split that is no model
+        ("Qwen/Qwen3-32B -tp 4 --speculative-config '{\"method\":\"ngram\","
+         "\"num_speculative_tokens\":3,\"draft_tensor_parallel_size\":2}'", "0.33.0", []),
+        ("Qwen/Qwen3-32B -tp 4 --speculative-config '{\"model\":\"Qwen/Qwen3-0.6B\","
+         "\"num_speculative_tokens\":3,\"draft_tensor_parallel_size\":2}'", "0.33.0",
+         ["flag-conflict"]),
+        # a node whose rank is stated runs that rank alone
+        ("deepseek-ai/DeepSeek-V3 -tp 16 -dp 4 --enable-expert-parallel -dph -dpn 1"
+         " -dpa 1.2.3.4", "0.17.0", []),
+        # the short form of another release says what was meant
+        ("Qwen/Qwen3-235B-A22B-FP8 -tp 8 -ep", "0.11.0", ["flag-unknown"]),
+    ],
+)  # fmt: skip
+def test_what_vllm_itself_does_not_refuse(line: str, release: str, found: list[str]) -> None:
+    assert found == errors(f"vllm serve {line}\n", engine_version={"vllm": release})
+
+
+def test_no_successor_is_written_beside_a_short_form_of_it() -> None:
+    line = 'vllm serve Qwen/Qwen3-8B -sc \'{"method":"ngram","prompt_lookup_max":3}\''
+    (finding,) = check(f"{line} --num-speculative-tokens 5\n", **TOLD).findings  # type: ignore[arg-type]
+    assert ("flag-unknown", ()) == (finding.name, finding.fixes)

@@ -264,11 +264,12 @@ def certain_options(plan: ServingPlan) -> Options:
     stated = {name: fact for name, fact in plan.options.items() if not fact.is_unset}
     values = {name: _certain(fact) for name, fact in stated.items()}
     certain = {name: value for name, value in values.items() if value is not None}
-    uncertain = frozenset(stated.keys() - certain.keys())
+    handed_on = {n for n, fact in plan.placement.env.items() if _certain(fact) is None}
+    uncertain = frozenset((stated.keys() | handed_on) - certain.keys())
     refused = any(item.kind == "unknown" for item in plan.refused)  # it was meant to set something
     return Options(
         values=certain, unknown=uncertain, open=plan.open_ended is not None or refused,
-        releases=plan.versions.values,
+        releases=plan.versions.values, variables_open=plan.placement.env_open is not None,
     )  # fmt: skip
 
 

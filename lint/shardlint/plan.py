@@ -242,13 +242,15 @@ class Options:
     """What else the engine is asked, by the engine's own names: options and variables.
 
     `values` holds what is certain, without what is not stated; `unknown` are the names that are
-    stated with a value that is not certain. `open`: what is not here may be stated elsewhere.
+    stated with a value that is not certain. `open`: what is not here may be stated elsewhere;
+    `variables_open`: so may variables.
     Constraints that no release of `releases` has are not stated; without releases, all are.
     """
 
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     unknown: frozenset[str] = frozenset()
     open: bool = False
+    variables_open: bool = False
     releases: tuple[Releases, ...] = ()
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -257,6 +259,8 @@ class Options:
     def sure(self, *names: str) -> bool:
         """Whether each of them is either stated with a certain value or not stated at all."""
         if self.open and any(name not in self.values for name in names):
+            return False
+        if self.variables_open and any(n.isupper() and n not in self.values for n in names):
             return False
         return self.unknown.isdisjoint(names)
 

@@ -50,7 +50,7 @@ CONFLICTS = [
     ("--gpu-memory-utilization 0", DENSE, ""),
     ("""-tp 4 --speculative-config '{"model": "m", "draft_tensor_parallel_size": 2}'""", DENSE,
      "cannot be other value than 1 or target model tensor_parallel_size"),
-    ("-tp 4 --speculative-config.draft_tensor_parallel_size 2", DENSE,
+    ("-tp 4 -sc.model m --speculative-config.draft_tensor_parallel_size 2", DENSE,
      "cannot be other value than 1 or target model tensor_parallel_size"),
     ("""--speculative-config '{"model": "m", "tensor_parallel_size": 1}'""", DENSE,
      "Please pass 'draft_tensor_parallel_size' instead"),

@@ -237,6 +237,11 @@ class _Data:
             if name in _spellings(Option.from_row(self.state(row, index)))
         )
 
+    def newest_name(self, spelling: str) -> str:
+        """The full name of the option that the newest release has under a spelling."""
+        found = self.exact(spelling, len(self.releases) - 1)
+        return found[0].name if found is not None and not found[1] else spelling
+
     @cached_property
     def replaced_by(self) -> dict[str, str | None]:
         return {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
@@ -410,7 +415,8 @@ class FlagView:
         import difflib
 
         if name in self.listed_elsewhere:
-            return ()
+            long = self._data.newest_name(name)
+            return (long,) if long != name and long in self.by_name else ()
         short = "-" + name.lstrip("-")
         if short in self.by_name:
             return (short,)

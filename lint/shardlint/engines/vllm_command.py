@@ -13,7 +13,15 @@ from functools import cached_property
 from typing import Any
 
 from shardlint.engines.argument_values import refusal
-from shardlint.engines.flags import END, FlagTable, FlagView, ParsedWords, Traits, conversion
+from shardlint.engines.flags import (
+    END,
+    FlagTable,
+    FlagView,
+    Option,
+    ParsedWords,
+    Traits,
+    conversion,
+)
 from shardlint.known import Known, Text
 from shardlint.plan import Flag, Refused, Releases, version
 from shardlint.record import record
@@ -30,7 +38,7 @@ LEAST = {
 """config/parallel.py: the least value of an option; smaller ones pass the parser and die later."""
 LEAST_SINCE = "0.23.0"
 
-HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[\w .-]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
+HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[^<>]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
 """A word that something else fills in before the parser sees it."""
 
 LATE = "no option is read behind `--`"
@@ -351,8 +359,18 @@ def successor(table: FlagTable, name: str, words: Sequence[Text]) -> str | None:
     """What to write for an option now; nothing beside an object that one key would take away."""
     found = table.replaced_by(name)
     whole, dot, _ = (found or "").partition(".")
-    given = [(word.value or "").partition("=")[0].replace("_", "-") for word in words]
-    return None if dot and whole in given else found
+    if not dot:
+        return found
+    unknown = any(word.value is None or word.value == "--config" for word in words)
+    return None if unknown or any(_means(table, word, whole) for word in words) else found
+
+
+def _means(table: FlagTable, word: Text, name: str) -> bool:
+    """Whether a word is an option, however it is spelled."""
+    if not (word.value or "").startswith("-"):
+        return False
+    found = table.resolve(option_name(word))
+    return found is not None and isinstance(found[0], Option) and found[0].name == name
 
 
 def _beside(table: FlagTable, name: str, words: Sequence[Text]) -> str | None:

@@ -108,7 +108,7 @@ def _modes(model: ModelFacts | None, layout: Layout, options: Options) -> FOUND:
             _first(options, "data_parallel_hybrid_lb", "data_parallel_multi_port_external_lb",
                    "data_parallel_external_lb", "data_parallel_start_rank"), "0.22.0",
         )  # fmt: skip
-    if hybrid and layout.dp_local is None and layout.nnodes == 1:
+    if hybrid and not external and layout.dp_local is None and layout.nnodes == 1:
         yield _refuse(
             MODE, "hybrid load balancing needs the number of ranks on this node", "",
             "options.data_parallel_hybrid_lb", OLDEST_READ,
@@ -239,6 +239,7 @@ def _batches(options: Options) -> FOUND:
         yield Constraint(
             rule=CONFLICT, subject="tokens", left=length, right=tokens, test=at_most,
             refusal="is smaller than max_model_len", consequence=REFUSAL, cures=(),
+            since=OLDEST_READ,
             places=("options.max_num_batched_tokens",),
             sentence="without chunked prefill a batch of {right} tokens does not hold one context"
             " of {left}",
@@ -262,6 +263,15 @@ def _batches(options: Options) -> FOUND:
 # --------------------------------------------------------------------------- drafts, adapters
 
 
+NO_DRAFT = ("ngram", "ngram_gpu", "suffix", "custom_class", "extract_hidden_states", "[ngram]")
+"""Methods that guess without a model: what is said of its ranks is not looked at."""
+
+
+def _has_draft(config: dict[str, Any]) -> bool:
+    method, model = config.get("method"), config.get("model")
+    return method not in NO_DRAFT and model not in NO_DRAFT and (method or model) is not None
+
+
 def _drafts(layout: Layout, options: Options) -> FOUND:
     """config/speculative.py: the draft runs on one rank or on all of them."""
     config = options.get("speculative_config")
@@ -269,7 +279,7 @@ def _drafts(layout: Layout, options: Options) -> FOUND:
         return
     place = "options.speculative_config"
     draft = config.get("draft_tensor_parallel_size")
-    if isinstance(draft, int) and draft not in (1, layout.tp):
+    if isinstance(draft, int) and draft not in (1, layout.tp) and _has_draft(config):
         yield _refuse(
             CONFLICT, f"a draft over {draft} ranks is neither on one rank nor on all {layout.tp}",
             "cannot be other value than 1 or target model tensor_parallel_size", place,

@@ -55,7 +55,7 @@ class Command:
     `--name=` is a word of its own, without `=`. `env` are the variables in force, those before the
     command included; only the `exported` ones reach the process. `origin` is all of it, from the
     first character to the last. `conditional`: it stands in a branch, loop or function, or behind
-    `&&` or `||`.
+    `&&` or `||`. `sourced`: a file that was read before it, and that can set more variables.
     """
 
     argv: tuple[Text, ...]
@@ -63,6 +63,7 @@ class Command:
     exported: frozenset[str]
     origin: Origin
     conditional: bool
+    sourced: str | None = None
 
 
 @dataclass(slots=True)
@@ -279,7 +280,8 @@ class Reader:
             or self._nested(words, argv, conditional, depth, scope)
         ):
             return
-        self._found(Command(argv, scope.texts(), scope.exported(), origin, conditional))
+        variables, exported, sourced = scope.texts(), scope.exported(), scope.setting()
+        self._found(Command(argv, variables, exported, origin, conditional, sourced))
         if name in self.functions:
             self._enter(name, Arguments(argv[1:]), scope, depth)
         else:
@@ -358,7 +360,8 @@ class Reader:
         name = rest[0] if rest and not rest[0].many else None
         arguments = Arguments(rest[1:] if name else rest)
         holes = frozenset(variables)
-        inner = Scope({**environment, **added, **variables}, arguments, name, None, holes)
+        sourced = self.shell.scope.sourced
+        inner = Scope({**environment, **added, **variables}, arguments, name, sourced, holes)
         Reader(self.run, script, file, inner, self.calls + 1).read(conditional, depth)
         return True
 

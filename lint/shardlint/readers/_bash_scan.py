@@ -90,14 +90,26 @@ def unix(script: Mapped) -> Mapped:
     return Mapped("".join(text[i] for i in keep), starts, ends, script.literal)
 
 
-HOLE = re.compile(r"<[A-Za-z][\w.-]*(?: [\w.-]+)*>|(?<!\S)\.\.\.(?!\S)")
-"""`<your-model>` or `...` in a text for people: something to fill in, not two redirections."""
+_INNER = r"[^\s<>()'\"`;&](?:[^<>()'\"`;&|\n]|(?<! )\|(?! ))*?"
+HOLE = re.compile(
+    rf"(?<![<>&\d])<{_INNER}(?<!\s)(?<!\s\d)>(?=[\s'\"`,;)\]}}\w]|$)|(?<!\S)\.\.\.(?!\S)"
+)
+"""`<your-model>` or `...` in a text for people: something to fill in, not two redirections.
+
+Two redirections have a blank, or a digit after one, before the second sign, or a name behind it.
+"""
 FILLED_IN = "_"
 
 
 def with_holes(text: str) -> str:
     """The same text, as long, with a variable that nobody sets in place of every hole."""
-    return HOLE.sub(lambda found: "$" + FILLED_IN * (len(found[0]) - 1), text)
+    return HOLE.sub(_hole, text)
+
+
+def _hole(found: re.Match[str]) -> str:
+    """An expansion that ends by itself, whatever stands behind it."""
+    size = len(found[0])
+    return "$_*" if size == 3 else "${" + FILLED_IN * (size - 3) + "}"
 
 
 def closed(text: str, at: int, depth: int = 0, quoted: bool = False) -> int:

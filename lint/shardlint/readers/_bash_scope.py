@@ -89,9 +89,15 @@ class Scope:
 
     def source(self, file: str) -> None:
         """A file is read whose text is not here; one that activates an environment sets no size."""
+        if file.endswith("activate"):
+            self.sourced = self.sourced or file
+            return
         self.sourced = file
-        if not file.endswith("activate"):
-            self.doubted |= dict.fromkeys(self.variables, file)
+        self.doubted |= dict.fromkeys(self.variables, file)
+
+    def setting(self) -> str | None:
+        """The file that was sourced, if it can have set a variable that an engine looks at."""
+        return None if self.sourced is None or self.sourced.endswith("activate") else self.sourced
 
     def _doubted(self, name: str, value: Text) -> Text:
         file = self.doubted.get(name)

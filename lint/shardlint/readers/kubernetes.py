@@ -382,12 +382,18 @@ def _card(
     return Known(cases, None, nodes[0].origin), device
 
 
+PARTED = ("shar", "replicas", "mps.", "mig", "partition")
+"""Parts of the labels of nodes whose cards are handed out in parts."""
+
+
 def _node_size(spec: Node | None, context: ReadContext) -> Known[int]:
-    """Devices of a node that the pod can be on, where its labels tell."""
+    """Devices of a node that the pod can be on, where its labels count them."""
     labels = _node_labels(spec) if spec is not None else {}
-    size = context.node_size(
-        {name: tuple(n.value for n in nodes) for name, nodes in labels.items()}
-    )
+    values = {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
+    said = [word.lower() for name, words in values.items() for word in (name, *words)]
+    if any(sign in word for word in said for sign in PARTED):
+        return Known.unset()  # such a node hands out more devices than it has cards
+    size = context.node_size({k: words for k, words in values.items() if "instance" not in k})
     return size if size.is_known else Known.unset()
 
 

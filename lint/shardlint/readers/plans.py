@@ -368,6 +368,7 @@ class Process:
     origin: Origin
     of_script: bool = False
     conditional: bool = False
+    sourced: str | None = None
 
 
 def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
@@ -377,8 +378,14 @@ def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> 
     from shardlint.readers.bash import read_argv
 
     return tuple(
-        Process(command.argv, exported(command), command.origin, True, command.conditional)
-        for command in read_argv(argv, origin.file, env)
+        process_of(command, of_script=True) for command in read_argv(argv, origin.file, env)
+    )
+
+
+def process_of(command: Command, of_script: bool) -> Process:
+    env = exported(command)
+    return Process(
+        command.argv, env, command.origin, of_script, command.conditional, command.sourced
     )
 
 
@@ -441,6 +448,8 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
                     scope=f"{placement.scope}/{stops}",
                     certain=placement.certain and not process.conditional,
                     detached=placement.detached or _in_background(host.source, process.origin),
+                    env_open=placement.env_open
+                    or (f"{process.sourced} is not read" if process.sourced else None),
                 ),
             ),
         )

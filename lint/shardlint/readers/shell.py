@@ -17,9 +17,9 @@ from shardlint.readers.plans import (
     Process,
     around,
     during,
-    exported,
     finished,
     plan_of,
+    process_of,
     processes,
 )
 from shardlint.source import Mapped, Origin, Source, Span
@@ -58,10 +58,7 @@ def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
 
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
     commands = read_script(script, source.name)
-    started = [
-        Process(command.argv, exported(command), command.origin, False, command.conditional)
-        for command in commands
-    ]
+    started = [process_of(command, of_script=False) for command in commands]
     placement = Placement(
         on_host=True,
         scope=source.name,
