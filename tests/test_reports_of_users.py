@@ -233,3 +233,28 @@ def test_no_successor_is_written_beside_a_short_form_of_it() -> None:
     line = 'vllm serve Qwen/Qwen3-8B -sc \'{"method":"ngram","prompt_lookup_max":3}\''
     (finding,) = check(f"{line} --num-speculative-tokens 5\n", **TOLD).findings  # type: ignore[arg-type]
     assert ("flag-unknown", ()) == (finding.name, finding.fixes)
+
+
+@pytest.mark.parametrize(
+    ("image", "words", "message"),
+    [
+        # older than every release that was read: what it accepts is not known
+        ("vllm/vllm-openai:v0.5.5", "--use-v2-block-manager --speculative-model a/b", None),
+        ("vllm/vllm-openai:v0.5.5", "--tensor-paralel 2", "any vLLM release that was checked"),
+        # a release between two that were read, of which one has the option
+        ("vllm/vllm-openai:v0.6.4", "--config_format mistral", "in 0.6.0 (the one checked before"),
+        ("rocm/vllm:rocm6.4.1_vllm_0.9.1_20250702", "--swap-space 16", "since 0.18.0"),
+    ],
+)
+def test_an_option_is_not_taken_from_a_release_that_may_have_it(
+    image: str, words: str, message: str | None
+) -> None:
+    line = f"docker run --gpus all --ipc=host {image} --model Qwen/Qwen2.5-7B-Instruct {words}\n"
+    found = [one for one in check(line, "s.sh").findings if one.name == "flag-unknown"]
+    if message is None:
+        assert [] == found
+        return
+    (finding,) = found
+    assert "warning" == finding.severity
+    assert message in finding.message
+    assert all("tensor-parallel-size" in fix.title for fix in finding.fixes)

@@ -78,7 +78,9 @@ def _help(refused: Refused) -> str | None:
         return f"`{refused.replaced_by}` takes its place"
     if refused.remedy is not None:
         return refused.remedy
-    return "remove it" if refused.known and refused.flag is not None else None
+    if not refused.known or refused.flag is None:
+        return None
+    return "remove it" if refused.when is None else "remove it where such a release runs"
 
 
 def _meant(refused: Refused) -> tuple[str, ...]:
@@ -96,6 +98,8 @@ def _repair(refused: Refused) -> Repair | None:
     if meant:
         certain = refused.problem != "ambiguous option"
         return Repair("flag", f"flag:{refused.flag}", meant[0], certain=certain)
+    if refused.severity != "error":  # a release that may run here may need it
+        return None
     if refused.replaced_by is not None:
         return Repair("option", f"option:{refused.flag}", refused.replaced_by)
     useless = refused.known and refused.remedy is None

@@ -712,7 +712,11 @@ def plan_of(line: str, image: str | None = None) -> ServingPlan:
         ("--max-modl-len 1", "example/vllm:v0.33.0", ["warning"]),
         ("--swap-space 1", "vllm/vllm-openai:v0.33.0", ["error"]),
         ("--swap-space 1", "vllm/vllm-openai:v0.17.1", []),
-        ("--swap-space 1", "vllm/vllm-openai:v0.17.2", ["warning since 0.18.0"]),
+        (
+            "--swap-space 1",
+            "vllm/vllm-openai:v0.17.2",
+            ["warning in 0.18.0 (the one checked after 0.17.2)"],
+        ),
         ("--swap_space=1", "vllm/vllm-openai:latest", ["warning since 0.18.0"]),
         ("--nnodes 1", "vllm/vllm-openai:v0.8.5", ["error"]),
         ("--nnodes 1", "vllm/vllm-openai:latest", []),

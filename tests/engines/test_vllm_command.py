@@ -74,7 +74,8 @@ def test_releases_that_refuse_do_not_decide_what_is_read() -> None:
 
 
 def test_release_between_two_opened_ones_is_what_both_are() -> None:
-    assert ["unknown warning --swap-space since 0.18.0"] == refused(
+    when = "in 0.18.0 (the one checked after 0.17.2)"
+    assert [f"unknown warning --swap-space {when}"] == refused(
         "vllm serve m --swap-space 4", "0.17.2"
     )
     assert ["unknown error --no-such"] == refused("vllm serve m --no-such 4", "0.17.2")

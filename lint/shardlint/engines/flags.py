@@ -465,6 +465,20 @@ class FlagTable(FlagView):
                     found |= {at - 1, at}
         return tuple(self._view(index) for index in sorted(found))
 
+    def precedes(self, releases: Known[Releases]) -> bool:
+        """Whether all of these releases are older than the first opened one."""
+        known = self._data.versions[0]
+        lasts = [version(item.last) for item in releases.values]
+        return bool(lasts) and all(last is not None and last < known for last in lasts)
+
+    def unopened(self, releases: Known[Releases]) -> str | None:
+        """The one release that this is, if no opened one stands for it."""
+        only = releases.only
+        if only is None or only.first != only.last or (asked := version(only.first)) is None:
+            return None
+        opened = any(one.release == asked.release and not asked.pre for one in self._data.versions)
+        return None if opened else only.first
+
     def _view(self, index: int) -> FlagView:
         key = (index, True)
         if key not in self._views:

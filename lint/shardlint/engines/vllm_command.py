@@ -319,13 +319,17 @@ def refused(
     unstated = releases.how == "defaulted"
     if not table.views(releases):  # of a release that is not in the table nothing is certain
         command = replace(command, own=False)
+    before = table.precedes(releases)
     kept = []
     for item, seen in rows.values():
         if unstated and views[-1].index not in seen:
             continue
+        if before and item.kind == "unknown" and table.history(option_name(item.written)):
+            continue
         judged = _judged(table, item, command, releases)
         if judged is not None:
-            kept.append(replace(judged, when=_when(views, seen), flag=_index(item, flags)))
+            when = _when(views, seen, table.unopened(releases))
+            kept.append(replace(judged, when=when, flag=_index(item, flags)))
     return tuple(sorted(kept, key=lambda item: item.at.span))
 
 
@@ -387,11 +391,17 @@ def option_name(written: Text) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-def _when(views: Sequence[FlagView], seen: set[int]) -> str | None:
-    """The releases that refuse: "since 0.18.0", "before 0.12.0"; None for all."""
+def _when(views: Sequence[FlagView], seen: set[int], unopened: str | None) -> str | None:
+    """The releases that refuse: "since 0.18.0", "before 0.12.0"; None for all.
+
+    Of a release that was not opened, the opened ones around it tell what they do.
+    """
     marks = [view.index in seen for view in views]
     if all(marks):
         return None
+    if unopened is not None and len(views) == 2:
+        side = "before" if marks[0] else "after"
+        return f"in {views[marks.index(True)].release} (the one checked {side} {unopened})"
     first, last = marks.index(True), len(marks) - 1 - marks[::-1].index(True)
     if all(marks[first:]):
         return f"since {views[first].release}"
