@@ -258,3 +258,11 @@ def test_an_option_is_not_taken_from_a_release_that_may_have_it(
     assert "warning" == finding.severity
     assert message in finding.message
     assert all("tensor-parallel-size" in fix.title for fix in finding.fixes)
+
+
+def test_braces_in_a_name_are_no_place_for_a_number() -> None:
+    own = {"acme/a{b}": {"base": "Qwen/Qwen3-8B"}}
+    line = "vllm serve 'acme/a{b}' -dp 2 -dpr 1 --data-parallel-external-lb\n"
+    found = check(line, models=own, **TOLD).findings  # type: ignore[arg-type]
+    assert "plugin-failed" not in [one.name for one in found]
+    assert any("acme/a{b} is dense" in one.message for one in found)

@@ -304,10 +304,9 @@ class ConstraintRule(LayoutRule):
         return Repair("layout") if constraint.cures else None
 
     def text(self, constraint: Constraint, world: World) -> str:
-        told = {"left": constraint.left, "right": constraint.right}
         if constraint.sentence is not None:
-            sentence = constraint.sentence.format(**told)
-            return f"{sentence}; {says(world, constraint)}"
+            return f"{_filled(constraint.sentence, constraint)}; {says(world, constraint)}"
+        told = {"left": constraint.left, "right": constraint.right}
         return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
 
 
@@ -317,9 +316,8 @@ def remedies(world: World, constraint: Constraint) -> str | None:
     return "; or ".join(filter(None, (found, constraint.remedy))) or None
 
 
-def _filled(constraint: Constraint) -> str:
+def _filled(sentence: str, constraint: Constraint) -> str:
     """The sentence with its numbers. It may hold words of a file, so that it is no template."""
-    sentence = constraint.sentence or ""
     for name, number in (("left", constraint.left), ("right", constraint.right)):
         sentence = sentence.replace(f"{{{name}}}", str(number))
         sentence = sentence.replace(f"{{{name}:,}}", f"{number:,}")

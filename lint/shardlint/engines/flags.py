@@ -493,10 +493,6 @@ class FlagTable(FlagView):
         """What the newest release has instead of an option that it does not have."""
         return self._data.replaced_by.get(name)
 
-    @cached_property
-    def all_releases(self) -> Known[Releases]:
-        return Known.of(Releases(self.first_release, self.last_release), how="defaulted")
-
     @property
     def first_release(self) -> str:
         return str(self._data.raw["supported"]["first"])
