@@ -52,6 +52,7 @@ class Answers(BaseHTTPRequestHandler):
     """`/owner/name/resolve/revision/file`, and trouble for some names."""
 
     asked: list[str]
+    closing: threading.Event
 
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
@@ -71,7 +72,9 @@ class Answers(BaseHTTPRequestHandler):
         if model == "acme/down":
             return self._send(500, {})
         if model == "acme/slow":
-            time.sleep(60)
+            self.closing.wait(60)
+            self.close_connection = True
+            return None
         if model == "acme/gated":
             return self._send(401, GATED)
         if model == "acme/forbidden":
@@ -103,6 +106,17 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(body)
+
+
+class Listening(ThreadingHTTPServer):
+    """Waits for its threads when closed, and is silent when a client went away: what a thread
+    prints later would stand in the output of whichever test runs then."""
+
+    daemon_threads = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @dataclass
@@ -150,10 +164,11 @@ class Served:
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, list[str]]]:
     Answers.asked = []
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    listening.daemon_threads = True
+    Answers.closing = threading.Event()
+    listening = Listening(("127.0.0.1", 0), Answers)
     threading.Thread(target=listening.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{listening.server_port}", Answers.asked
+    Answers.closing.set()
     listening.shutdown()
     listening.server_close()
 
