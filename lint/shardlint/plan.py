@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shardlint.known import Known, Text, combine
+from shardlint.matrices import Block, StateGroup
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Span
 
@@ -166,6 +167,8 @@ class ModelFacts:
     torch_dtype: str | None = None
     quantization: Mapping[str, Any] | None = None
     kv_groups: tuple[KvGroup, ...] = ()
+    states: tuple[StateGroup, ...] = ()
+    weights: tuple[Block, ...] = ()
     params_total: int | None = None
     params_text: int | None = None
     params_active: int | None = None

@@ -1,0 +1,181 @@
+"""What one rank holds in memory: the terms in which engines and `sizing` speak of it.
+
+Engines give `MemoryRules`: what their share of memory means, their defaults, how they cut weights,
+how they lay out the KV cache, what they need beside both. `sizing` adds up; it names no engine.
+All sizes are bytes of one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeAlias
+
+from shardlint.matrices import Weight
+from shardlint.plan import Device, Layout, ModelFacts, Ranks
+from shardlint.record import record
+
+ShareOf: TypeAlias = Literal["total", "free_before_load", "free_after_load"]
+CacheKind: TypeAlias = Literal["full", "window", "chunked", "state"]
+
+
+@record(kw_only=True)
+class Settings:
+    """What decides memory beside model and layout; None (or 0) where it is not stated.
+
+    `share` is what may be used, from 0 to 1, in the engine's terms; `kv_bytes` a KV cache of that
+    size instead. `draft_tokens` are the tokens drafted per step, `draft` the method ("mtp",
+    "eagle", ...). `offload` are bytes of weights kept in host memory per GPU; `whole_tower`: the
+    vision tower is not cut. `capture_sizes` are the batch sizes of CUDA graphs, if stated.
+    """
+
+    share: float | None = None
+    kv_bytes: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    block_size: int | None = None
+    enforce_eager: bool | None = None
+    prefix_caching: bool | None = None
+    chunked_prefill: bool | None = None
+    draft: str | None = None
+    draft_tokens: int = 0
+    offload: int = 0
+    max_loras: int = 0
+    max_lora_rank: int = 0
+    whole_tower: bool | None = None
+    text_only: bool | None = None
+    capture_sizes: tuple[int, ...] | None = None
+    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Variables of the engine, by name."""
+
+
+@record(kw_only=True)
+class CacheGroup:
+    """Layers whose blocks are handed out together.
+
+    A request of L tokens takes `fixed` blocks, or ceil(min(L, limit) / (block × context)) + extra.
+    """
+
+    kind: CacheKind
+    layers: int
+    block: int
+    """Tokens of one block on one rank."""
+    context: int = 1
+    """Ranks over which the tokens of one request are spread (decode context parallelism)."""
+    limit: int | None = None
+    extra: int = 0
+    fixed: int | None = None
+
+    def blocks(self, tokens: int) -> int:
+        if self.fixed is not None:
+            return self.fixed
+        kept = tokens if self.limit is None else min(tokens, self.limit)
+        return -(-kept // (self.block * self.context)) + self.extra
+
+
+@record(kw_only=True)
+class Cache:
+    """The KV cache of one rank: a pool of equal blocks that all groups draw from.
+
+    `bytes_per_token` is what one more token costs in the layers that keep every token.
+    `spare` blocks are held back. `line` says how the engine's log counts tokens: "concurrency":
+    concurrency × longest request; "blocks": blocks ÷ groups × the smallest block.
+    """
+
+    bytes_per_block: int
+    bytes_per_token: float
+    groups: tuple[CacheGroup, ...]
+    spare: int = 0
+    line: Literal["concurrency", "blocks"] = "concurrency"
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that one request of that many tokens takes."""
+        return sum(group.blocks(tokens) for group in self.groups)
+
+    def need(self, tokens: int) -> int:
+        """Bytes that one request of that many tokens takes."""
+        return self.blocks(tokens) * self.bytes_per_block
+
+    def pool(self, bytes: int) -> int:
+        """Blocks in so many bytes."""
+        return max(0, bytes // self.bytes_per_block)
+
+    def concurrency(self, bytes: int, tokens: int) -> float:
+        """Requests of that many tokens that so many bytes hold, as the engine prints it."""
+        return self.pool(bytes) / self.blocks(tokens)
+
+    def tokens(self, bytes: int, longest: int) -> int:
+        """Tokens as the engine's log counts them, where requests may have `longest` tokens."""
+        if self.line == "concurrency":
+            return int(self.concurrency(bytes, longest) * longest)
+        smallest = min(group.block * group.context for group in self.groups)
+        return self.pool(bytes) // len(self.groups) * smallest
+
+    def longest(self, bytes: int, most: int = 1 << 31) -> int:
+        """The longest request, in tokens, that so many bytes hold; 0: none."""
+        room = self.pool(bytes) - self.spare
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.blocks(middle) <= room else (low, middle - 1)
+        return low
+
+
+@record(kw_only=True)
+class Beside:
+    """What a rank needs beside weights and KV cache, in bytes.
+
+    `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
+    `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
+    these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
+    leaves free.
+    """
+
+    context: int = 0
+    collectives: int = 0
+    activations: int = 0
+    graphs: int = 0
+    rest: int = 0
+    graphs_outside: bool = False
+
+
+class MemoryRules(Protocol):
+    """How one release of an engine uses memory."""
+
+    share_of: ShareOf
+
+    def settled(
+        self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
+    ) -> Settings:
+        """The settings with the engine's defaults; what stays None is not known."""
+        ...
+
+    def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
+        """The layers of each pipeline stage."""
+        ...
+
+    def part(
+        self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings
+    ) -> tuple[int, int, int]:
+        """Outputs, inputs and count of a weight as one rank holds it."""
+        ...
+
+    def cache(
+        self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
+    ) -> Cache | None:
+        """The KV cache of the fullest rank; None where the layers of the model are not known."""
+        ...
+
+    def beside(
+        self,
+        model: ModelFacts,
+        ranks: Ranks,
+        layout: Layout,
+        settings: Settings,
+        device: Device | None,
+    ) -> Beside: ...

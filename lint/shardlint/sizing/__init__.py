@@ -1,0 +1,1 @@
+"""What a layout costs: memory, from shapes alone. Pure functions of facts; no engine is named."""
