@@ -18,9 +18,10 @@ import pytest
 from click.testing import CliRunner, Result
 from shardlint import __version__
 from shardlint.cli import main
+from shardlint.engine import refuses
 from shardlint.engines import builtin
 from shardlint.models.catalogue import Catalogue
-from shardlint.plan import Layout, refuses
+from shardlint.plan import Layout
 from shardlint_schemas import schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -4,13 +4,13 @@ Everything here is re-exported; built-in rules import nothing else. Names that a
 change without notice.
 """
 
+from shardlint.engine import Engine, refuses
 from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
 from shardlint.linter import Run, lint
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
     Device,
-    Engine,
     Flag,
     Fleet,
     KvBudget,
@@ -36,7 +36,6 @@ from shardlint.plan import (
     at_most,
     divides,
     divides_either,
-    refuses,
 )
 from shardlint.plugins import (
     ConstraintRule,

@@ -16,9 +16,10 @@ from shardlint import __version__
 
 if TYPE_CHECKING:
     from shardlint.config import Settings
+    from shardlint.engine import Engine
     from shardlint.fixes import Outcome
     from shardlint.hardware.option import GpuOption
-    from shardlint.plan import Engine, ModelFacts
+    from shardlint.plan import ModelFacts
     from shardlint.plugins import Hardware, Plugins, Result, Rule
     from shardlint.project import Project, Setup
 
@@ -516,8 +517,9 @@ def _known_facts(setup: Setup, reference: str) -> ModelFacts:
 
 def _valid_tp(engine: Engine, facts: ModelFacts) -> list[int] | None:
     """Sizes that the engine's newest release takes on one node, with nothing else split."""
+    from shardlint.engine import refuses
     from shardlint.known import Known
-    from shardlint.plan import Layout, Options, Releases, refuses
+    from shardlint.plan import Layout, Options, Releases
 
     if facts.attention_heads is None:
         return None

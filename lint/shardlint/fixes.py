@@ -16,12 +16,12 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.linter import Cure, Run, lint
 from shardlint.plan import (
     NO_OPTIONS,
     Device,
-    Engine,
     Flag,
     KvGroup,
     Layout,

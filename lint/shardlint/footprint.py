@@ -126,6 +126,20 @@ class Cache:
         return low
 
 
+@record
+class Part:
+    """What one rank holds of a weight: `count` matrices of `outputs` × `inputs`.
+
+    `block` is the size of the blocks that share a scale where the engine chooses another one than
+    the checkpoint has.
+    """
+
+    outputs: int
+    inputs: int
+    count: int = 1
+    block: tuple[int, int] | None = None
+
+
 @record(kw_only=True)
 class Beside:
     """What a rank needs beside weights and KV cache, in bytes.
@@ -159,10 +173,8 @@ class MemoryRules(Protocol):
         """The layers of each pipeline stage."""
         ...
 
-    def part(
-        self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings
-    ) -> tuple[int, int, int]:
-        """Outputs, inputs and count of a weight as one rank holds it."""
+    def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
+        """A weight as the fullest rank holds it."""
         ...
 
     def cache(

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.config import Settings, ignored_in, selected
+from shardlint.engine import Engine
 from shardlint.known import CONTRADICTION, MAX_WORLDS, Case, Known, worlds
-from shardlint.plan import Engine, Layout, Options, Router, ServingPlan
+from shardlint.plan import Layout, Options, Router, ServingPlan
 from shardlint.plugins import (
     SEVERITIES,
     BrokenPlugin,

@@ -7,7 +7,7 @@ dataclasses here (`Layout`, `ModelFacts`, `Device`, `Ranks`, `Constraint`): numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from functools import lru_cache
 from types import MappingProxyType
@@ -707,93 +707,3 @@ class Reading:
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refused, ...] = ()
     remarks: tuple[Remark, ...] = ()
-
-
-class Engine(Protocol):
-    """An inference engine: turns options into ranks, and knows what it refuses."""
-
-    name: str
-    label: str
-    aliases: tuple[str, ...]
-    checked: bool
-    """False: only recognised. Its options are not read and it has no constraints here."""
-
-    def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
-        """The engine's reading of a launch, or None when this is not its launch.
-
-        What its possible releases do not read alike is unknown, and what they refuse is noted.
-        """
-        ...
-
-    def versions(self, tag: Known[str]) -> Known[Releases]:
-        """Releases that an image tag or a stated version can mean; all supported ones if unset."""
-        ...
-
-    def effective(self, layout: LayoutFacts) -> LayoutFacts:
-        """Stated values, with the engine's defaults where nothing is stated."""
-        ...
-
-    def reads(self, rule: str) -> tuple[str, ...] | None:
-        """Fields of `Layout` that the constraints of a rule depend on; None: not judged here."""
-        ...
-
-    def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks: ...
-
-    def constraints(
-        self,
-        model: ModelFacts | None,
-        ranks: Ranks,
-        layout: Layout,
-        options: Options = NO_OPTIONS,
-        device: Device | None = None,
-    ) -> Iterator[Constraint]:
-        """Every constraint that the known facts allow to state, held or not."""
-        ...
-
-    def flag_name(
-        self, field: str, like: str = "", releases: Known[Releases] | None = None
-    ) -> str | None:
-        """The option that sets a layout field, None if the engine has none in these releases.
-
-        Short beside the short option `like`.
-        """
-        ...
-
-    def joins_hosts(self, plan: ServingPlan) -> str | None:
-        """Why one host's devices need not be all that there is, as a condition; else None."""
-        ...
-
-    def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
-        """Bytes of one KV cache element, None if that is not certain."""
-        ...
-
-    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
-        """Nodes that the widest tensor parallel group touches; None: that is not decided.
-
-        `per_node` are the GPUs of a node, for layouts that leave it to the cluster.
-        """
-        ...
-
-    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
-        """What the processes of one pod ask of /dev/shm; None: nothing that is known."""
-        ...
-
-    def peer_option(self, plan: ServingPlan) -> str | None:
-        """The option that keeps the engine's own kernels off peer access; None: given, or none."""
-        ...
-
-
-def refuses(
-    engine: Engine,
-    layout: Layout,
-    model: ModelFacts | None,
-    devices: int | None = None,
-    options: Options = NO_OPTIONS,
-    device: Device | None = None,
-) -> Constraint | None:
-    """The first constraint that refuses a layout."""
-    ranks = engine.ranks(layout, model, devices)
-    for constraint in engine.constraints(model, ranks, layout, options, device):
-        if constraint.refuses:
-            return constraint
-    return None

@@ -24,12 +24,12 @@ from typing import (
 
 import pluggy
 
+from shardlint.engine import Engine
 from shardlint.known import Choice, Known
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
     Device,
-    Engine,
     Layout,
     ModelFacts,
     Options,

@@ -16,8 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config import Settings, excluded
+from shardlint.engine import Engine
 from shardlint.known import Known
-from shardlint.plan import Device, Engine, ModelFacts, Neighbour, Placement, Router, ServingPlan
+from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, ServingPlan
 from shardlint.plugins import (
     BrokenPlugin,
     Hardware,

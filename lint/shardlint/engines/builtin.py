@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.vllm import VLLM
-from shardlint.plan import Engine
 from shardlint.plugins import hookimpl
 
 

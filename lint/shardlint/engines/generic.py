@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.engines import launchers
+from shardlint.footprint import MemoryRules
 from shardlint.known import Known
 from shardlint.plan import (
     NO_OPTIONS,
@@ -60,6 +61,9 @@ class RecognisedEngine:
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         raise LookupError(f"the ranks of {self.label} are not known")
+
+    def memory(self, release: str) -> MemoryRules | None:
+        return None
 
     def constraints(
         self,

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from shardlint.engines import flags, launchers, vllm_command, vllm_constraints, vllm_remarks
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
 from shardlint.engines.vllm_command import Command, Version
+from shardlint.engines.vllm_memory import VLLMMemory
+from shardlint.footprint import MemoryRules
 from shardlint.known import Case, Known, Text, combine
 from shardlint.plan import (
     NO_OPTIONS,
@@ -220,6 +222,9 @@ class VLLM:
             coupled=layout.dp if model is not None and model.moe else 1,
             visible_devices=devices,
         )
+
+    def memory(self, release: str) -> MemoryRules | None:
+        return VLLMMemory(release)
 
     def constraints(
         self,

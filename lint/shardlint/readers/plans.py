@@ -10,10 +10,10 @@ from posixpath import basename
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from shardlint.engine import Engine
 from shardlint.engines.launchers import cpu_build, image_tells_version, tag_of
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
-    Engine,
     Flag,
     Fleet,
     GpuCount,

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from shardlint.engine import Engine
 from shardlint.known import Known
-from shardlint.plan import Engine, Placement, Ranks, Router, ServingPlan
+from shardlint.plan import Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
 from shardlint.reports.words import counted
 

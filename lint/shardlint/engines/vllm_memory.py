@@ -1,0 +1,107 @@
+"""How vLLM uses memory: what a rank holds of each matrix, and where the rest of it is told.
+
+Read in vllm 0.33.0 (linear.py, vocab_parallel_embedding.py, fused_moe/layer.py, models/*.py); sums
+are checked against its own classes.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any, Final
+
+from shardlint.engines.vllm_models import VOCABULARY_PADDING
+from shardlint.engines.vllm_stages import stage_layers
+from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
+from shardlint.matrices import Weight
+from shardlint.plan import Device, Layout, ModelFacts, Ranks
+
+EXPERTS: Final = ("expert",)
+FP8_BLOCK_LEAST: Final = 32
+
+
+def _up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+class VLLMMemory:
+    """The memory rules of one release."""
+
+    share_of: ShareOf = "total"
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+
+    # ---------------------------------------------------------------------------------- weights
+
+    def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
+        found, start = [], 0
+        for size in stage_layers(layers, layout.pp):
+            found.append(range(start, start + size))
+            start += size
+        return tuple(found)
+
+    def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
+        if weight.part in EXPERTS:
+            return _expert(weight, model, ranks)
+        tp = ranks.dense_tp
+        if weight.part == "shared_expert" and ranks.ep > 1 and tp > 1 and ranks.attention_dp > 1:
+            tp = 1
+        if weight.part == "vision" and settings.whole_tower:
+            tp = 1
+        return _cut(weight, tp)
+
+    # ------------------------------------------------------------------- the cache, and the rest
+
+    def settled(
+        self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
+    ) -> Settings:
+        return asked
+
+    def cache(
+        self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
+    ) -> Cache | None:
+        return None
+
+    def beside(
+        self,
+        model: ModelFacts,
+        ranks: Ranks,
+        layout: Layout,
+        settings: Settings,
+        device: Device | None,
+    ) -> Beside:
+        return Beside()
+
+
+def _cut(weight: Weight, parts: int) -> Part:
+    outputs, inputs = weight.outputs, weight.inputs
+    if weight.split == "rows":
+        outputs = -(-outputs // parts)
+    elif weight.split == "columns":
+        inputs = -(-inputs // parts)
+    elif weight.split == "vocabulary":
+        outputs = -(-_up(outputs, VOCABULARY_PADDING) // parts)
+    elif weight.split == "heads":
+        heads = weight.heads or 1
+        outputs = outputs // heads * max(1, -(-heads // parts))
+    return Part(outputs, inputs, weight.count)
+
+
+def _expert(weight: Weight, model: ModelFacts, ranks: Ranks) -> Part:
+    """Whole experts with expert parallelism, else a cut of each."""
+    if ranks.ep > 1:
+        whole = Part(weight.outputs, weight.inputs, -(-weight.count // ranks.ep))
+        return _padded(whole, weight, model)
+    return _padded(_cut(weight, ranks.moe_tp), weight, model)
+
+
+def _padded(part: Part, weight: Weight, model: ModelFacts) -> Part:
+    """What the kernels of a scheme make of an expert's part."""
+    quantization: Any = model.quantization or {}
+    block = quantization.get("weight_block_size")
+    if isinstance(block, list | tuple) and len(block) == 2:
+        width = part.inputs if weight.split == "columns" else part.outputs
+        if width % block[0]:
+            side = gcd(block[0], width)
+            return Part(part.outputs, part.inputs, part.count, (side, side))
+    return part

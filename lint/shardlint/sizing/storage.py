@@ -1,0 +1,215 @@
+"""What a matrix costs in the scheme that it is stored in: elements, scales, zero points.
+
+Formulas follow the parameters that vllm 0.33.0 registers for each method (quantization/*.py). A
+scheme that is not known costs what is not known: None, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from shardlint.footprint import Part
+from shardlint.matrices import Weight
+from shardlint.record import record
+
+SIXTEEN: Final = 2
+"""Bytes of an element of the model's own type; engines load float32 checkpoints in 16 bits too."""
+
+NEVER: Final = frozenset({"norm", "embedding", "lm_head", "router", "vision"})
+"""Parts that stay in the model's own type whatever the method."""
+
+
+def _ceil(number: int, unit: int) -> int:
+    return -(-number // unit)
+
+
+@record(kw_only=True)
+class Scheme:
+    """How the elements of one class of matrices are stored.
+
+    `bits` of one element; `scale` bytes for each `block` (outputs × inputs; 0: all of them), `zero`
+    bytes of a zero point beside it, `once` bytes for each matrix, `each_input` for each input.
+    """
+
+    name: str
+    bits: float
+    block: tuple[int, int] = (0, 0)
+    scale: float = 0
+    zero: float = 0
+    once: int = 0
+    each_input: int = 0
+    kept_block: bool = False
+    """Scales are refined where a rank's part is no whole number of blocks."""
+
+    def bytes(self, part: Part) -> int:
+        """Bytes of a part of a weight."""
+        block = part.block if part.block and self.kept_block else self.block
+        outputs, inputs = part.outputs, part.inputs
+        total = outputs * inputs * self.bits / 8 + self.once + self.each_input * inputs
+        if self.scale or self.zero:
+            rows, columns = block[0] or outputs, block[1] or inputs
+            total += _ceil(outputs, rows) * _ceil(inputs, columns) * (self.scale + self.zero)
+        return int(total) * part.count
+
+
+PLAIN: Final = Scheme(name="16 bit", bits=16)
+WIDE: Final = Scheme(name="32 bit", bits=32)
+
+# ------------------------------------------------------------------------------ from a record
+
+Record = Mapping[str, Any]
+
+
+def _fp8(record: Record) -> Scheme:
+    block = record.get("weight_block_size")
+    if isinstance(block, list | tuple) and len(block) == 2:
+        one_byte = record.get("expert_dtype") is not None  # DeepSeek-V4: exponents alone
+        return Scheme(
+            name="FP8 block", bits=8, block=(block[0], block[1]), scale=1 if one_byte else 4,
+            kept_block=True,
+        )  # fmt: skip
+    if record.get("method") == "compressed-tensors":
+        return Scheme(name="FP8 channel", bits=8, block=(1, 0), scale=4)
+    return Scheme(name="FP8", bits=8, once=8)
+
+
+def _int8(record: Record) -> Scheme:
+    if record.get("method") == "compressed-tensors" and "activation_bits" in record:
+        return Scheme(name="INT8", bits=8, block=(1, 0), scale=4)
+    return _grouped(record, 8)
+
+
+def _grouped(record: Record, bits: int) -> Scheme:
+    """Groups along the input: AWQ and GPTQ have zero points, GPTQ an index of groups too."""
+    group, method = record.get("group_size"), str(record.get("method", ""))
+    inputs = group if isinstance(group, int) and group > 0 else 0
+    zero = 0.0 if method == "compressed-tensors" else bits / 8
+    return Scheme(
+        name=f"INT{bits}", bits=bits, block=(1, inputs), scale=2, zero=zero,
+        each_input=4 if "gptq" in method else 0,
+    )  # fmt: skip
+
+
+def _small(name: str, group: int, bits: int = 4) -> Scheme:
+    return Scheme(name=name, bits=bits, block=(1, group), scale=1)
+
+
+NVFP4: Final = _small("NVFP4", 16)
+MXFP4: Final = _small("MXFP4", 32)
+MXFP8: Final = _small("MXFP8", 32, 8)
+NF4: Final = Scheme(name="NF4", bits=4, block=(1, 64), scale=4)
+"""bitsandbytes: one float32 for 64 weights."""
+
+ALGORITHMS: Final[dict[str, Callable[[Record], Scheme]]] = {
+    "NVFP4": lambda _record: NVFP4,
+    "MXFP4": lambda _record: MXFP4,
+    "MXFP8": lambda _record: MXFP8,
+    "FP8": _fp8,
+    "FP8_PB_WO": lambda record: _fp8({"weight_block_size": (128, 128), **record}),
+    "W4A16_AWQ": lambda record: _grouped({"group_size": 128, **record}, 4),
+}
+"""ModelOpt's words."""
+
+
+def family(record: Record | None) -> str | None:
+    """One word for the way of storing: "plain", "fp8", "int4", "int8", "nvfp4", "mxfp4", ..."""
+    if record is None:
+        return None
+    if not record:
+        return "plain"
+    algorithm = str(record.get("quant_algo", ""))
+    method, bits = str(record.get("method", "")), record.get("bits")
+    if algorithm in ALGORITHMS:
+        return algorithm.lower().removesuffix("_pb_wo").removeprefix("w4a16_awq") or "int4"
+    if "mxfp4" in method or str(record.get("format", "")).startswith("mxfp4"):
+        return "mxfp4"
+    if record.get("type") == "float" and bits == 4:
+        return "nvfp4" if record.get("group_size") == 16 else "mxfp4"
+    if method == "fp8" or (record.get("type") == "float" and bits == 8):
+        return "fp8"
+    if "bitsandbytes" in method:
+        return "int8bnb" if bits == 8 else "nf4"
+    if bits in (4, 8) and method not in ("unknown", "gguf"):
+        return f"int{bits}"
+    return None
+
+
+FAMILIES: Final[dict[str, Callable[[Record], Scheme]]] = {
+    "plain": lambda _record: PLAIN,
+    "fp8": _fp8,
+    "int4": lambda record: _grouped(record, 4),
+    "int8": _int8,
+    "nvfp4": lambda _record: NVFP4,
+    "mxfp4": lambda _record: MXFP4,
+    "mxfp8": lambda _record: MXFP8,
+    "nf4": lambda _record: NF4,
+    "int8bnb": lambda _record: Scheme(name="INT8", bits=8, block=(1, 0), scale=4),
+}
+
+
+def scheme_of(record: Record | None) -> Scheme | None:
+    """The scheme that a record of a quantization means; None: it is not known."""
+    word = family(record)
+    return FAMILIES[word](record or {}) if word in FAMILIES else None
+
+
+# ------------------------------------------------------------------------------- by the matrix
+
+
+@record(kw_only=True)
+class Storage:
+    """How the weights of one checkpoint are stored.
+
+    `main` is for the matrices that nothing else is said of; None: not known. `parts` are classes
+    stored otherwise, `skipped` the classes left in the model's own type, each with the number of
+    layers in which it is (None: in all); `first_layers` are left alone whole.
+    """
+
+    main: Scheme | None
+    plain: Scheme = PLAIN
+    parts: Mapping[str, Scheme | None]
+    skipped: Mapping[str, int | None]
+    first_layers: int = 0
+
+    def bytes(self, weight: Weight, part: Part, layers: tuple[int, ...], of: int) -> int | None:
+        """Bytes of a weight in all of `layers`; `of`: layers of the model that have its class."""
+        count = max(1, len(layers))
+        plain = WIDE if weight.element == 4 else self.plain
+        own = self.scheme(weight)
+        left = sum(layer < self.first_layers for layer in layers)
+        if weight.part in self.skipped:
+            some = self.skipped[weight.part]
+            share = 1.0 if some is None or of <= 0 else min(1.0, some / of)
+            left = max(left, round(count * share) if layers else 1)
+        if weight.element and weight.element != 4:
+            return part.outputs * part.inputs * part.count * weight.element * count
+        if own is None and left < count:
+            return None
+        quantized = 0 if own is None else own.bytes(part) * (count - left)
+        return quantized + plain.bytes(part) * left
+
+    def scheme(self, weight: Weight) -> Scheme | None:
+        """What the weight is stored in where it is not skipped."""
+        if weight.part in self.parts:
+            return self.parts[weight.part]
+        if weight.part in NEVER or weight.element:
+            return WIDE if weight.element == 4 else self.plain
+        return self.main
+
+
+def storage(record: Record | None, plain: Scheme = PLAIN) -> Storage:
+    """The storage of a checkpoint by its record; of one without a record nothing is known."""
+    if not record:
+        main = plain if record is not None else None
+        return Storage(main=main, plain=plain, parts={}, skipped={})
+    parts = {part: scheme_of(own) for part, own in (record.get("parts") or {}).items()}
+    some = record.get("ignore_layers") or {}
+    skipped = {name: some.get(name) for name in record.get("ignore", ())}
+    first = skipped.pop("layer", None) or 0
+    if record.get("expert_dtype") == "fp4" and "expert" not in parts:
+        parts["expert"] = NVFP4 if record.get("group_size") == 16 else MXFP4
+    main = None if parts and record.get("quant_algo") == "MIXED_PRECISION" else scheme_of(record)
+    if main is None and parts:
+        main = scheme_of({**record, "quant_algo": None}) or plain
+    return Storage(main=main, plain=plain, parts=parts, skipped=skipped, first_layers=first)
