@@ -1,0 +1,77 @@
+"""How far an estimate of memory may be off, from what real logs printed.
+
+A class of models pools all logs of its kind. A class with few logs takes the widest band and says
+so. `below` and `above` bound what engines had left for the KV cache against the estimate, as a
+share of the card's memory.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from shardlint.plan import ModelFacts
+from shardlint.record import record
+from shardlint.sizing.memory import Footprint
+
+DATA: Final = Path(__file__).parent / "data" / "bands.json"
+FEW: Final = 8
+"""Logs below which a class takes the widest band."""
+WORDS: Final = {
+    "plain": "models whose layers all keep every token",
+    "latent": "models with a latent KV cache",
+    "mixed": "models with sliding or recurrent layers",
+    "other": "models whose storage or layers are not fully known",
+}
+
+
+@record(kw_only=True)
+class Band:
+    """Bytes by which the memory left for the KV cache may be smaller or larger than estimated.
+
+    `weights` is the relative error of the weights alone; `rows` the logs that it rests on.
+    """
+
+    kind: str
+    rows: int
+    weights: float
+    below: int
+    above: int
+
+    @property
+    def few(self) -> bool:
+        return self.rows < FEW
+
+
+@cache
+def _table() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
+    return loaded
+
+
+def kind_of(model: ModelFacts, made: Footprint) -> str:
+    """The class of models that an estimate belongs to."""
+    if made.weights.unknown or made.cache is None:
+        return "other"
+    if model.states or any(group.window for group in model.kv_groups):
+        return "mixed"
+    return "latent" if model.mla else "plain"
+
+
+def band(model: ModelFacts, made: Footprint) -> Band:
+    """The band of an estimate."""
+    classes: dict[str, Any] = _table()["classes"]
+    kind = kind_of(model, made)
+    own = classes[kind]
+    if own["rows"] < FEW:
+        widest = {key: max(row[key] for row in classes.values()) for key in ("weights", "below")}
+        own = {**own, **widest, "above": max(row["above"] for row in classes.values())}
+    return Band(
+        kind=kind,
+        rows=own["rows"],
+        weights=own["weights"],
+        below=int(own["below"] * made.total),
+        above=int(own["above"] * made.total),
+    )
