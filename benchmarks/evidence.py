@@ -262,3 +262,12 @@ def cell(errors: Iterable[float]) -> Cell:
     found = sorted(errors)
     tenth = quantiles(found, n=10, method="inclusive")[-1] if len(found) > 1 else found[0]
     return Cell(median(found), tenth, sum(one <= WITHIN for one in found) / len(found))
+
+
+def predicted(path: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """What public_estimators.py wrote: by estimator, then by row."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        found.setdefault(one["estimator"], {})[one["id"]] = one
+    return found

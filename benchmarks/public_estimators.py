@@ -135,9 +135,16 @@ def config_json(checkpoint: Checkpoint, row: Row) -> dict[str, Any]:
         config["torch_dtype"] = row.dtype or "bfloat16"
     if "architectures" not in config and (architecture := checkpoint.entry.get("architecture")):
         config["architectures"] = [architecture]
-    if "quantization_config" not in config and (told := checkpoint.quantization):
-        config["quantization_config"] = {"quant_method": told.get("method"), **told}
     return config
+
+
+def quantization_json(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """hf_quant_config.json, where the quantization is told beside the config and not in it."""
+    told = checkpoint.entry.get("quantization") or {}
+    if "quantization_config" in checkpoint.config or "quant_algo" not in told:
+        return None
+    keys = ("quant_algo", "kv_cache_quant_algo", "group_size")
+    return {"quantization": {key: told[key] for key in keys if key in told}}
 
 
 def question(
@@ -147,6 +154,9 @@ def question(
     folder.mkdir()
     config = json.dumps(config_json(checkpoint, row))
     (folder / "config.json").write_text(config, encoding="utf-8")
+    if beside := quantization_json(checkpoint):
+        text = json.dumps(beside)
+        (folder / "hf_quant_config.json").write_text(text, encoding="utf-8")
     elements = storage(checkpoint)
     return {
         "id": row.id,
