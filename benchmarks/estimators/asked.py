@@ -28,7 +28,8 @@ def answer_all(answer: Callable[[Question], Iterator[Answer]]) -> None:
                 for part in answer(question):
                     found |= part
         except Exception as reason:  # whatever an estimator raises is its answer
-            found["refused"] = f"{type(reason).__name__}: {reason}"[:300]
+            text = f"{type(reason).__name__}: {reason}"
+            found["refused"] = text.replace(question["folder"], question["model"])[:300]
         print(json.dumps(found), flush=True)
 
 
