@@ -239,7 +239,7 @@ def test_single_matrices_of_a_class_are_named() -> None:
     names = ["model.layers.0.self_attn.q_a_proj", "model.layers.0.self_attn.kv_a_proj_with_mqa"]
     found = normalised({"quant_method": "modelopt", "ignore": names})
     assert found is not None
-    assert {"attention": ["kv_a", "q_a"]} == found["ignore_only"]
+    assert {"attention": ["kv_a_proj", "q_a_proj"]} == found["ignore_only"]
     found = normalised({"quant_method": "modelopt", "ignore": [*names, "re:.*self_attn.*"]})
     assert found is not None
     assert "ignore_only" not in found

@@ -74,7 +74,7 @@ CLASSES: Final = (
 )
 """Classes of matrices and what their names look like; the first match decides."""
 NOT_MATRICES: Final = ("norm",)
-PIECEWISE: Final = ("attention",)
+PIECEWISE: Final = ("attention", "indexer")
 """Classes of which some checkpoints skip single matrices."""
 
 
@@ -255,8 +255,8 @@ def _only(names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, set[str | None]] = {}
     for name in names:
         if (of := _class(name)) in PIECEWISE:
-            single = re.search(r"([a-z_]+)_proj(_with_mqa)?$", name)
-            found.setdefault(of or "", set()).add(single.group(1).strip("_") if single else None)
+            single = re.search(r"([a-z_]+_proj)(_with_mqa)?$", name)
+            found.setdefault(of or "", set()).add(single.group(1) if single else None)
     return {of: sorted(n for n in some if n) for of, some in found.items() if None not in some}
 
 
