@@ -27,8 +27,8 @@ class Settings:
     `share` is what may be used, from 0 to 1, in the engine's terms; `kv_bytes` a KV cache of that
     size instead. `draft_tokens` are the tokens drafted per step, `draft` the method ("mtp",
     "eagle", ...). `offload` are bytes of weights kept in host memory per GPU; `whole_tower`: the
-    vision tower is not cut. `capture_sizes` are the batch sizes of CUDA graphs, if stated. `compute_capability` is the card's,
-    where kernels and with them the layout of weights depend on it.
+    vision tower is not cut. `capture_sizes` are the batch sizes of CUDA graphs, if stated.
+    `compute_capability` is the card's: kernels, and with them the layout of weights, depend on it.
     """
 
     share: float | None = None

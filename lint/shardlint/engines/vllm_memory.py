@@ -6,6 +6,7 @@ are checked against its own classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 from typing import Any, Final
 
@@ -109,8 +110,9 @@ def _expert(weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings)
     return part
 
 
-def _is_mxfp4(quantization: Any) -> bool:
-    own = (quantization.get("parts") or {}).get("expert")
+def _is_mxfp4(quantization: Mapping[str, Any]) -> bool:
+    own: Any = (quantization.get("parts") or {}).get("expert")
     if own is not None:
-        return bool(own.get("quant_algo") == "MXFP4")
-    return quantization.get("method") == "mxfp4" or quantization.get("expert_dtype") == "fp4"
+        return str(own.get("quant_algo")) == "MXFP4"
+    named = (str(quantization.get("method")), str(quantization.get("expert_dtype")))
+    return named[0] == "mxfp4" or named[1] == "fp4"
