@@ -5,8 +5,10 @@ change without notice.
 """
 
 from shardlint.engine import Engine, refuses
+from shardlint.footprint import Footprint, Settings, Sized
 from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
 from shardlint.linter import Run, lint
+from shardlint.memory_rule import MemoryRule, gib, parts_of, ranks_of
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
@@ -66,13 +68,13 @@ from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 
 __all__ = [
     "NO_OPTIONS", "Always", "Case", "Constraint", "ConstraintRule", "Device", "Edit", "Engine",
-    "Finding", "Fix", "Flag", "Fleet", "Found", "Known", "KvBudget", "KvGroup", "Launch", "Layout",
-    "LayoutFacts", "LayoutRule", "Mapped", "Memory", "ModelFacts", "Neighbour", "Never", "Note",
-    "Options", "Origin", "Placement", "Plugins", "Position", "Problem", "Project", "Ranks",
-    "ReadContext", "ReadResult", "Reader", "Reading", "Refusal", "Refused", "Related", "Releases",
-    "Remark", "Repair", "Report", "Result", "Router", "Rule", "Run", "RunFacts", "ServingPlan",
-    "Setup", "SharedMemory", "Site", "Sometimes", "Source", "Span", "Text", "Undecided", "Unused",
-    "World",
-    "accepted", "apply", "at_most", "combine", "decide", "divides", "divides_either", "hookimpl",
-    "lint", "refuses", "says",
+    "Finding", "Fix", "Flag", "Fleet", "Footprint", "Found", "Known", "KvBudget", "KvGroup",
+    "Launch", "Layout", "LayoutFacts", "LayoutRule", "Mapped", "Memory", "MemoryRule",
+    "ModelFacts", "Neighbour", "Never", "Note", "Options", "Origin", "Placement", "Plugins",
+    "Position", "Problem", "Project", "Ranks", "ReadContext", "ReadResult", "Reader", "Reading",
+    "Refusal", "Refused", "Related", "Releases", "Remark", "Repair", "Report", "Result", "Router",
+    "Rule", "Run", "RunFacts", "ServingPlan", "Settings", "Setup", "SharedMemory", "Site", "Sized",
+    "Sometimes", "Source", "Span", "Text", "Undecided", "Unused", "World", "accepted", "apply",
+    "at_most", "combine", "decide", "divides", "divides_either", "gib", "hookimpl", "lint",
+    "parts_of", "ranks_of", "refuses", "says",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from typing import (
 import pluggy
 
 from shardlint.engine import Engine
+from shardlint.footprint import Sized
 from shardlint.known import Choice, Known
 from shardlint.plan import (
     NO_OPTIONS,
@@ -67,10 +68,11 @@ class Repair:
     place of the name of option `field`. "option": the words of `value` in place of the option and
     its values, its own values behind a name that takes them; without `value`, remove it. "fields":
     give the fields in `values` these values, if the engine accepts the layout that results.
+    "memory": more ranks, a shorter context or a smaller KV cache, so that one GPU holds its part.
     `certain`: that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag", "option", "fields"]
+    kind: Literal["layout", "flag", "option", "fields", "memory"]
     field: str = ""
     value: str = ""
     values: tuple[tuple[str, int], ...] = ()
@@ -123,6 +125,8 @@ class World:
     options: Options = NO_OPTIONS
     device: Device | None = None
     """The card, if it is certain or the rule asked for it."""
+    sizes: Callable[[Layout, Mapping[str, Any]], tuple[Sized, ...]] | None = None
+    """What a GPU holds with this layout and changed settings, by possible release."""
 
     def constraints(self, rule: str) -> Iterator[Constraint]:
         """Constraints of one rule in this world."""
@@ -153,6 +157,19 @@ class World:
                 return None
             made[item.name] = known[0]
         return Layout(**made)
+
+    def sized(self, layout: Layout | None = None, **settings: Any) -> tuple[Sized, ...]:
+        """What one GPU holds, for each kind of memory that a possible release has.
+
+        Of the layout and the settings of this world, or of others. Empty where that is not known.
+        Only for rules that need "demand".
+        """
+        return self.sizes(layout or self.layout, settings) if self.sizes is not None else ()
+
+    @property
+    def card(self) -> str:
+        """The card by its name, for people."""
+        return self.device.name if self.device is not None else "the card"
 
     def option_of(self, field: str) -> int | None:
         """The place of the one option that gives a layout field among those of the plan."""

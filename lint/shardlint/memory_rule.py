@@ -1,0 +1,84 @@
+"""What rules about memory share: when a shortfall is sure, and words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+from shardlint.engine import Engine
+from shardlint.footprint import Footprint, Sized
+from shardlint.plan import ModelFacts, ServingPlan
+from shardlint.plugins import Found, Rule, Severity, World
+
+
+class MemoryRule(Rule):
+    """A rule about what one GPU holds, by the estimate and by how far that may be off.
+
+    A subclass gives `short`: bytes that are missing by the estimate, and bytes that are missing
+    even at the far end of the band on the largest card that the name can mean; and `said`.
+    """
+
+    severity: ClassVar[Severity] = "error"
+    needs: ClassVar[tuple[str, ...]] = ("demand",)
+    gate: ClassVar[bool] = True
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        whole = plan.placement.device_kind.only in (None, "gpu", "gcd")
+        return engine.checked and plan.placement.wants_gpu and whole
+
+    def lacks(self, model: ModelFacts) -> str | None:
+        return None if model.weights else "weights"
+
+    def short(self, sized: Sized) -> tuple[int, int] | None:
+        """None where the rule has nothing to say of this release."""
+        raise NotImplementedError
+
+    def said(self, world: World, sized: Sized, sure: bool) -> Found:
+        raise NotImplementedError
+
+    def check(self, world: World) -> Iterator[Found]:
+        """An error where every possible release is short beyond the band.
+
+        A warning where all of them are short by the estimate, or where the first or the last ones
+        are short beyond the band.
+        """
+        found = world.sized()
+        gaps = [self.short(sized) or (0, 0) for sized in found]
+        sure = [beyond > 0 for _, beyond in gaps]
+        if found and all(sure):
+            yield self.said(world, found[-1], sure=True)
+        elif found and all(missing > 0 for missing, _ in gaps):
+            yield replace(self.said(world, found[-1], sure=False), severity="warning")
+        elif any(sure):
+            first, last = sure.index(True), len(sure) - sure[::-1].index(True)
+            if not all(sure[first:last]) or (first > 0 and last < len(sure)):
+                return
+            yield replace(
+                self.said(world, found[last - 1], sure=True),
+                severity="warning",
+                since=found[first].release if first > 0 else None,
+                until=found[last].release if last < len(found) else None,
+            )
+
+
+def gib(bytes: int) -> str:
+    """For people: "13.4 GiB"."""
+    return f"{bytes / 2**30:.1f} GiB"
+
+
+def ranks_of(world: World) -> str:
+    """Over how many ranks one copy of the model is spread: " at TP 4 × PP 2"; nothing for one."""
+    layout = world.layout
+    factors = (("TP", layout.tp), ("PP", layout.pp), ("DP", layout.dp))
+    named = " × ".join(f"{name} {size}" for name, size in factors if size > 1)
+    return f" at {named}" if named else ""
+
+
+def parts_of(made: Footprint) -> str:
+    """What needs memory before the KV cache, largest first: "weights 13.1 GiB, activations ..."."""
+    words = {"weights", "activations", "graphs", "collectives", "context", "rest"}
+    parts = [(name, size) for name, size in made.breakdown.items() if name in words]
+    parts.sort(key=lambda item: -item[1])
+    shown = [f"{name} ({gib(size)})" for name, size in parts if size >= 2**28][:3]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

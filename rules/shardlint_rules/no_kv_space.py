@@ -1,0 +1,78 @@
+"""Nothing of the GPU's memory share is left for the KV cache.
+
+What the engine may use is the card's memory × `--gpu-memory-utilization`. Weights, the peak of a
+full batch, communication buffers and, from vLLM 0.20 on, CUDA graphs come out of it first; the KV
+cache gets the rest. vLLM stops with "No available memory for the cache blocks. Try increasing
+`gpu_memory_utilization` when initializing the engine" (`v1/core/kv_cache_utils.py`).
+
+An error where not one request of the full context fits even at the far end of the band that the
+class of models has by real logs; a warning where only the estimate says so.
+
+```yaml fails
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.27.0
+    args:
+    - Qwen/Qwen2.5-14B-Instruct
+    - --quantization=fp8
+    - --gpu-memory-utilization=0.6  # no-kv-space
+    resources: {limits: {nvidia.com/gpu: 1}}
+```
+
+```yaml passes
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.27.0
+    args: ["Qwen/Qwen2.5-7B-Instruct", "--quantization=fp8", "--max-model-len=8192"]
+    resources: {limits: {nvidia.com/gpu: 1}}
+```
+
+Fix: more ranks for one copy of the model, fewer bits per weight, or a larger share where it is
+below 0.9; smaller batches (`--max-num-batched-tokens`, `--max-num-seqs`) lower the peak.
+"""
+
+from __future__ import annotations
+
+from shardlint.api import Found, MemoryRule, Repair, Sized, World, gib, parts_of, ranks_of
+
+
+class NoKvSpace(MemoryRule):
+    id, name = "SL602", "no-kv-space"
+    fix = "unsafe"
+
+    def short(self, sized: Sized) -> tuple[int, int] | None:
+        made, band = sized.made, sized.band
+        if made.settings.kv_bytes is not None or loads_not(sized):
+            return None
+        most = sized.generous.kv + band.above
+        return 1 - made.kv, (made.need or 1) - most if made.kv <= 0 else 0
+
+    def said(self, world: World, sized: Sized, sure: bool) -> Found:
+        made = sized.made
+        share = made.settings.share
+        return Found(
+            message=(
+                f"nothing is left for the KV cache{ranks_of(world)}: {parts_of(made)} need"
+                f" {gib(made.needed)} of the {gib(made.budget)} that a share of {share:g} of"
+                f" {world.card} gives"
+            ),
+            at=world.origin("memory.budget.share", "layout.tp", "layout.pp", "model"),
+            help="more ranks for one copy of the model, fewer bits per weight, or a larger share",
+            repair=Repair("memory"),
+        )
+
+
+def loads_not(sized: Sized) -> bool:
+    """The weights alone are too much, which another rule says."""
+    made = sized.made
+    return made.weights.bytes - made.offloaded + made.beside.context > made.total
