@@ -25,10 +25,12 @@ class Weight:
     A vector (a bias, a norm) has one input. `part` is the class that quantization records name:
     "attention", "linear_attention", "dense_ffn", "expert", "shared_expert", "router", "indexer",
     "embedding", "lm_head", "vision", or "norm" for what is never quantized (vectors, norms,
-    biases, convolutions). `heads` are the equal groups of outputs that a "heads" split counts
-    (KV heads, groups of Mamba). `element` is the number of bytes of one element where the class
-    keeps a type of its own; 0: the type of the model. Routed experts have part "expert" and are
-    counted by `count`.
+    biases, convolutions, matrices that the class keeps in the type of the model). `heads` are the
+    equal groups of outputs that a "heads" split counts (KV heads, groups of Mamba). `element` is
+    the number of bytes of one element where the class keeps a type of its own; 0: the type of the
+    model. Routed experts and their biases have part "expert" and are counted by `count`. Part
+    "unused" is in the checkpoint and is not loaded; part "copied" is not in the checkpoint, and
+    the class holds it beside what is.
     """
 
     name: str
@@ -42,12 +44,16 @@ class Weight:
 
     @property
     def elements(self) -> int:
-        return self.outputs * self.inputs * self.count
+        """In the checkpoint."""
+        return 0 if self.part == "copied" else self.outputs * self.inputs * self.count
 
 
 @record
 class Block:
-    """Weights that stand together; with place "layers", once in each of `layers` (from 0)."""
+    """Weights that stand together, once in each of `layers`, counted from 0.
+
+    Blocks that draft are numbered on from the layers; elsewhere there are none.
+    """
 
     place: Place
     weights: tuple[Weight, ...]
@@ -55,9 +61,9 @@ class Block:
 
     @property
     def elements(self) -> int:
-        """Of all layers of the block."""
-        each = sum(weight.elements for weight in self.weights)
-        return each * (len(self.layers) if self.place == "layers" else 1)
+        """Of all layers of the block, in the checkpoint."""
+        each = sum([weight.elements for weight in self.weights])
+        return each * max(1, len(self.layers))
 
 
 @record(kw_only=True)
