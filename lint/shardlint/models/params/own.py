@@ -468,6 +468,7 @@ def _routed(s: Shape, index: int) -> Weights:
 
 
 def bert(s: Shape) -> list[Block]:
+    """The pooler and its bias are for classification: a server of embeddings leaves them."""
     h, types = s.hidden, s.text.count("type_vocab_size") or 2
     before = [
         *embedding(s.vocab, h, "word_embeddings"),
@@ -476,7 +477,7 @@ def bert(s: Shape) -> list[Block]:
         *vector("layernorm", h, bias=True),
     ]
     layers = _alike(s, _old_layer(s, sure(s.facts.intermediate_size)))
-    return stack(before, layers, matrix("pooler", h, h, "norm", bias=True))
+    return stack(before, layers, matrix("pooler", h, h + 1, "unused"))
 
 
 def whisper(s: Shape) -> list[Block]:
