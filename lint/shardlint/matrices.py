@@ -13,6 +13,8 @@ Split: TypeAlias = Literal["rows", "columns", "heads", "vocabulary", "whole"]
 """How tensor parallelism cuts a matrix: by its outputs ("rows"), by its inputs ("columns"), by
 heads of which each rank has at least one ("heads"), by padded rows of the vocabulary, or not."""
 
+Where: TypeAlias = Literal["both", "checkpoint", "engine"]
+
 Place: TypeAlias = Literal["first", "layers", "last", "tower", "draft"]
 """Where a block stands: before the layers, in some of them, behind them, beside the text, or in
 front of the output for drafting tokens (loaded only when the engine is asked to speculate)."""
@@ -28,9 +30,8 @@ class Weight:
     biases, convolutions, matrices that the class keeps in the type of the model). `heads` are the
     equal groups of outputs that a "heads" split counts (KV heads, groups of Mamba). `element` is
     the number of bytes of one element where the class keeps a type of its own; 0: the type of the
-    model. Routed experts and their biases have part "expert" and are counted by `count`. Part
-    "unused" is in the checkpoint and is not loaded; part "copied" is not in the checkpoint, and
-    the class holds it beside what is.
+    model. Routed experts and their biases have part "expert" and are counted by `count`.
+    `where` is "checkpoint" for what is not loaded, "engine" for a second copy that the class holds.
     """
 
     name: str
@@ -41,11 +42,12 @@ class Weight:
     count: int = 1
     heads: int = 0
     element: int = 0
+    where: Where = "both"
 
     @property
     def elements(self) -> int:
         """In the checkpoint."""
-        return 0 if self.part == "copied" else self.outputs * self.inputs * self.count
+        return 0 if self.where == "engine" else self.outputs * self.inputs * self.count
 
 
 @record

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from shardlint.matrices import Block, Weight
+from shardlint.matrices import Block
 from shardlint.models import attention as heads_of
 from shardlint.models import keys
 from shardlint.models.params.shape import Shape
@@ -36,6 +36,7 @@ from shardlint.models.params.weights import (
     Weights,
     layers_of,
     matrix,
+    only,
     sure,
     vector,
 )
@@ -73,7 +74,8 @@ def _shared_caches(s: Shape) -> list[bool]:
 def _unused(weights: Weights, names: tuple[str, ...]) -> Weights:
     """Keys and values that the checkpoint has, and that layers which read other caches leave."""
     return [
-        replace(weight, part="unused") if weight.name in names else weight for weight in weights
+        replace(weight, where="checkpoint") if weight.name in names else weight
+        for weight in weights
     ]
 
 
@@ -146,11 +148,11 @@ def _gemma4_attention(s: Shape, index: int, own: View | None) -> Weights:
     if own is not None:
         kv, width = own.count(*keys.KV_HEADS) or kv, own.count(*keys.HEAD_DIM) or width
     one = bool(wide and s.text.flag("attention_k_eq_v"))
-    values = "copied" if one else "attention"
+    values = matrix("v_proj", kv * width, h, "attention", "heads", heads=kv)
     return [
         *matrix("q_proj", s.heads * width, h, "attention", "rows"),
         *matrix("k_proj", kv * width, h, "attention", "heads", heads=kv),
-        *matrix("v_proj", kv * width, h, values, "heads", heads=kv),
+        *(only("engine", values) if one else values),
         *matrix("o_proj", h, s.heads * width, "attention", "columns"),
         *vector("q_norm", width),
         *vector("k_norm", width),
@@ -476,8 +478,9 @@ def bert(s: Shape) -> list[Block]:
         *embedding(types, h, "token_type_embeddings"),
         *vector("layernorm", h, bias=True),
     ]
+    pooler = matrix("pooler", h, h, "norm", bias=True)
     layers = _alike(s, _old_layer(s, sure(s.facts.intermediate_size)))
-    return stack(before, layers, matrix("pooler", h, h + 1, "unused"))
+    return stack(before, layers, only("checkpoint", pooler))
 
 
 def whisper(s: Shape) -> list[Block]:
@@ -503,7 +506,7 @@ def _whisper_attention(h: int, part: str = "attention", count: int = 1) -> Weigh
     return [
         *matrix("qv_proj", h, h, part, "rows", bias=True, count=2 * count),
         *matrix("k_proj", h, h, part, "rows", count=count),
-        Weight("k_proj.bias", "copied", h, 1, "rows", count),
+        *only("engine", vector("k_proj.bias", h, "rows", count=count)),
         *matrix("out_proj", h, h, part, "columns", bias=True, count=count),
     ]
 

@@ -16,6 +16,7 @@ from shardlint.models.params.weights import (
     Weights,
     layers_of,
     matrix,
+    only,
     sure,
     vector,
 )
@@ -264,6 +265,8 @@ def head(rows: int, width: int, bias: bool = False) -> Weights:
 def first(s: Shape) -> Weights:
     """What stands before the layers."""
     weights = embedding(s.vocab, s.hidden)
+    if s.traits.embedded_twice:
+        weights += only("engine", weights)
     if s.traits.positions:
         weights += positions(sure(s.facts.max_position_embeddings), s.hidden)
     return weights

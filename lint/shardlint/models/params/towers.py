@@ -11,7 +11,7 @@ from typing import Final
 from shardlint.matrices import Block
 from shardlint.models import keys
 from shardlint.models.params.own import whisper_encoder
-from shardlint.models.params.weights import NotCounted, Weights, matrix, sure, vector
+from shardlint.models.params.weights import NotCounted, Weights, matrix, only, sure, vector
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
 
@@ -189,15 +189,17 @@ def glm4v(v: View, hidden: int) -> Weights:
 
 
 def clip(v: View) -> Weights:
-    """The whole CLIP vision model."""
+    """The whole CLIP vision model, of which the output of the last layer but one is used."""
     e, layers, width = _sizes(v)
+    used = layers - 1
     return [
         *_embedded(v, e),
         *vector("class_embedding", e),
         *_table(_positions(v) + 1, e),
-        *_attention(e, layers),
-        *_mlp(e, width, layers),
-        *_norms(e, 2 * layers + 2),
+        *_attention(e, used),
+        *_mlp(e, width, used),
+        *_norms(e, 2 * used + 1),
+        *only("checkpoint", [*_attention(e, 1), *_mlp(e, width, 1), *_norms(e, 3)]),
     ]
 
 

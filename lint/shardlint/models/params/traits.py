@@ -29,7 +29,7 @@ class Traits:
     Where vllm 0.33.0 differs by class: a `qk_norm` as wide as all heads is whole on each rank
     ("full") or cut with them ("cut"); `router_element` is the number of bytes of an element of the
     router where it is not in the type of the model; `cut_draft`: the matrix that joins the inputs
-    of a draft block is cut.
+    of a draft block is cut; `embedded_twice`: the vision tower holds the embedding once more.
     """
 
     norms: int = 2
@@ -61,6 +61,7 @@ class Traits:
     draft: Literal["copies", "plain", "heads"] | None = None
     always_drafts: bool = False
     cut_draft: bool = False
+    embedded_twice: bool = False
     own: str | None = None
 
 
@@ -93,9 +94,10 @@ BAILING: Final = Traits(
 
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(("llama", "mistral", "ministral3", "granite", "granitemoe", "smollm3"), PLAIN),
-    **dict.fromkeys(("phi3", "phi3_v", "phi4", "minicpm", "baichuan", "exaone", "deepseek"), PLAIN),
+    **dict.fromkeys(("phi3", "phi4", "minicpm", "baichuan", "exaone", "deepseek"), PLAIN),
     **dict.fromkeys(("yi", "deci", "mixtral", "dbrx", "gemma", "llama4_text"), PLAIN),
     "granitemoeshared": PLAIN,
+    "phi3_v": Traits(embedded_twice=True),
     **dict.fromkeys(("qwen2", "qwen2_vl*", "qwen2_5_vl*", "qwen2_5_omni_text"), QKV),
     "mimo": replace(QKV_SAID, draft="plain"),
     "seed_oss": Traits(qkv_bias=(("attention_bias",), True),

@@ -6,9 +6,10 @@ Names are those of the published checkpoints, as far as classes agree on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
-from shardlint.matrices import Block, Split, Weight
+from shardlint.matrices import Block, Split, Weight, Where
 
 Weights: TypeAlias = list[Weight]
 
@@ -49,6 +50,11 @@ def matrix(
     cut: Split = "whole" if split == "columns" else split
     kind = part if part == "expert" else "norm"
     return [one, Weight(f"{name}.bias", kind, outputs, 1, cut, count, heads, element)]
+
+
+def only(where: Where, weights: Weights) -> Weights:
+    """The same weights, which the checkpoint or the engine alone has."""
+    return [replace(weight, where=where) for weight in weights]
 
 
 def vector(
