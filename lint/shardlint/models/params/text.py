@@ -165,7 +165,10 @@ def mlp(
     """A dense FFN, or `count` alike."""
     bias = s.says(s.traits.mlp_bias) if biased is None else biased
     first = ("gate_proj", "up_proj") if s.traits.gated else ("up_proj",)
-    return ffn(inputs or s.hidden, width, first, bias, part, count)
+    weights = ffn(inputs or s.hidden, width, first, bias, part, count)
+    if s.traits.whole_ffn:
+        return [replace(weight, split="whole") for weight in weights]
+    return weights
 
 
 def ffn(

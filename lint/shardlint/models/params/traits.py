@@ -29,7 +29,8 @@ class Traits:
     Where vllm 0.33.0 differs by class: a `qk_norm` as wide as all heads is whole on each rank
     ("full") or cut with them ("cut"); `router_element` is the number of bytes of an element of the
     router where it is not in the type of the model; `cut_draft`: the matrix that joins the inputs
-    of a draft block is cut; `embedded_twice`: the vision tower holds the embedding once more.
+    of a draft block is cut; `embedded_twice`: the vision tower holds the embedding once more;
+    `whole_ffn`: the FFN is not cut.
     """
 
     norms: int = 2
@@ -62,6 +63,7 @@ class Traits:
     always_drafts: bool = False
     cut_draft: bool = False
     embedded_twice: bool = False
+    whole_ffn: bool = False
     own: str | None = None
 
 
@@ -141,7 +143,7 @@ TRAITS: Final[dict[str, Traits]] = {
                      norm_bias=True, head_bias=True),
     "gpt_neox": BIASED,
     "gpt2": replace(BIASED, positions=True),
-    "gpt_bigcode": replace(BIASED, positions=True),
+    "gpt_bigcode": replace(BIASED, positions=True, whole_ffn=True),
     "gptj": Traits(gated=False, norms=1, norm_bias=True, mlp_bias=YES, head_bias=True),
     "opt": Traits(own="opt"),
     "bloom": Traits(own="bloom"),
