@@ -1,5 +1,7 @@
 """Write the model catalogue from a folder of model facts, or check that it is up to date.
 
+The inventories of weights go to a file of their own, each of them once.
+
 The folder holds one JSON file per model, a config.json or some of its keys, and an index.yaml with
 the same facts as somebody else read them. Every file is read as shardlint reads a config.json; the
 result is compared with the index, and an entry with a difference that nothing explains is left out.
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shardlint.models import inventories
 from shardlint.models.catalogue import DATA
 from shardlint.models.config_json import facts_from_config, parameters_of
 from shardlint.models.entries import SCHEMA_VERSION, packed
@@ -268,11 +271,11 @@ def confirmed(facts: ModelFacts) -> tuple[str, ...]:
     return tuple(name for name, value in second.items() if getattr(facts, name) == value)
 
 
-def record(facts: ModelFacts, entry: Entry) -> dict[str, Any]:
+def record(facts: ModelFacts, entry: Entry, weights: tuple[int, int] | None) -> dict[str, Any]:
     """The record of a model; an inferred quantization stands apart from the facts."""
     if not is_inferred(entry.get("quantization")):
-        return packed(facts)
-    return packed(replace(facts, quantization=None), facts.quantization)
+        return packed(facts, weights=weights)
+    return packed(replace(facts, quantization=None), facts.quantization, weights)
 
 
 def aliases(entries: list[Entry], records: Mapping[str, Any]) -> dict[str, str]:
@@ -289,17 +292,22 @@ def config_facts(config: Entry, id: str) -> ModelFacts:
     return facts_from_config(config, id, config.get("_hf_quant_config_json"))
 
 
-def built(models: Path) -> tuple[dict[str, Any], Agreement]:
-    """The whole catalogue and how it agrees with the index."""
+def built(models: Path) -> tuple[dict[str, Any], Agreement, str]:
+    """The whole catalogue, how it agrees with the index, and the text of the inventories."""
     index = index_of(models)
     entries: list[Entry] = index["models"]
     decided, agreement = decided_architectures(entries), Agreement()
-    records: dict[str, Any] = {}
+    kept: list[tuple[ModelFacts, Entry, str | None]] = []
     for entry in entries:
         config = json.loads((models / entry["file"]).read_text(encoding="utf-8"))
         facts = config_facts(config, entry["id"])
         if agreement.add(facts, entry, config):
-            records[entry["id"]] = record(completed(facts, entry, config, decided), entry)
+            line = inventories.packed(facts.weights) if facts.weights else None
+            kept.append((completed(facts, entry, config, decided), entry, line))
+    text, places = inventories.written(line for _, _, line in kept if line)
+    records = {
+        facts.id: record(facts, entry, places.get(line or "")) for facts, entry, line in kept
+    }
     catalogue = {
         "schema_version": SCHEMA_VERSION,
         "generated_by": f"scripts/{Path(__file__).name}",
@@ -311,7 +319,7 @@ def built(models: Path) -> tuple[dict[str, Any], Agreement]:
         "aliases": dict(sorted(aliases(entries, records).items())),
         "models": dict(sorted(records.items())),
     }
-    return catalogue, agreement
+    return catalogue, agreement, text
 
 
 # --------------------------------------------------------------------------------------- text
@@ -339,15 +347,16 @@ def main() -> int:
     parser.add_argument("--models", type=Path, required=True, help="a folder of model facts")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
     options = parser.parse_args()
-    catalogue, agreement = built(options.models)
+    catalogue, agreement, weights = built(options.models)
     print("\n".join(agreement.lines()))
-    text = written(catalogue)
+    files = {DATA: written(catalogue), inventories.DATA: weights}
     if options.check:
-        current = DATA.read_text(encoding="utf-8") if DATA.is_file() else ""
-        print("up to date" if current == text else "out of date")
-        return int(current != text)
-    DATA.write_text(text, encoding="utf-8")
-    print(f"{len(catalogue['models'])} models, {len(text.encode())} bytes")
+        same = all(path.is_file() and path.read_text("utf-8") == files[path] for path in files)
+        print("up to date" if same else "out of date")
+        return int(not same)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.name}: {len(text.splitlines())} lines, {len(text.encode())} bytes")
     return 0
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from shardlint import config
 from shardlint.config import ConfigError, Machines, Settings
+from shardlint.models.override import NOT_STATED_BY_HAND
 from shardlint.plan import KvGroup, ModelFacts
 from shardlint.plugins import Rule
 from shardlint_schemas import schema
@@ -934,7 +935,7 @@ def test_full_example_says_everything_that_the_schema_knows() -> None:
 
 def test_models_take_every_field_of_model_facts_that_a_user_can_know() -> None:
     fields = {item.name for item in dataclasses.fields(ModelFacts)}
-    given = fields - {"id", "provenance", "assumed", "confirmed"} | {"config", "base"}
+    given = fields - set(NOT_STATED_BY_HAND) | {"config", "base"}
     assert given == set(schema("config")["$defs"]["model"]["properties"])
 
 

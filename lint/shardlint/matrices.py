@@ -13,6 +13,8 @@ Split: TypeAlias = Literal["rows", "columns", "heads", "vocabulary", "whole"]
 """How tensor parallelism cuts a matrix: by its outputs ("rows"), by its inputs ("columns"), by
 heads of which each rank has at least one ("heads"), by padded rows of the vocabulary, or not."""
 
+Where: TypeAlias = Literal["both", "checkpoint", "engine"]
+
 Place: TypeAlias = Literal["first", "layers", "last", "tower", "draft"]
 """Where a block stands: before the layers, in some of them, behind them, beside the text, or in
 front of the output for drafting tokens (loaded only when the engine is asked to speculate)."""
@@ -25,10 +27,11 @@ class Weight:
     A vector (a bias, a norm) has one input. `part` is the class that quantization records name:
     "attention", "linear_attention", "dense_ffn", "expert", "shared_expert", "router", "indexer",
     "embedding", "lm_head", "vision", or "norm" for what is never quantized (vectors, norms,
-    biases, convolutions). `heads` are the equal groups of outputs that a "heads" split counts
-    (KV heads, groups of Mamba). `element` is the number of bytes of one element where the class
-    keeps a type of its own; 0: the type of the model. Routed experts have part "expert" and are
-    counted by `count`.
+    biases, convolutions, matrices that the class keeps in the type of the model). `heads` are the
+    equal groups of outputs that a "heads" split counts (KV heads, groups of Mamba). `element` is
+    the number of bytes of one element where the class keeps a type of its own; 0: the type of the
+    model. Routed experts and their biases have part "expert" and are counted by `count`.
+    `where` is "checkpoint" for what is not loaded, "engine" for a second copy that the class holds.
     """
 
     name: str
@@ -39,15 +42,20 @@ class Weight:
     count: int = 1
     heads: int = 0
     element: int = 0
+    where: Where = "both"
 
     @property
     def elements(self) -> int:
-        return self.outputs * self.inputs * self.count
+        """In the checkpoint."""
+        return 0 if self.where == "engine" else self.outputs * self.inputs * self.count
 
 
 @record
 class Block:
-    """Weights that stand together; with place "layers", once in each of `layers` (from 0)."""
+    """Weights that stand together, once in each of `layers`, counted from 0.
+
+    Blocks that draft are numbered on from the layers; elsewhere there are none.
+    """
 
     place: Place
     weights: tuple[Weight, ...]
@@ -55,9 +63,9 @@ class Block:
 
     @property
     def elements(self) -> int:
-        """Of all layers of the block."""
-        each = sum(weight.elements for weight in self.weights)
-        return each * (len(self.layers) if self.place == "layers" else 1)
+        """Of all layers of the block, in the checkpoint."""
+        each = sum([weight.elements for weight in self.weights])
+        return each * max(1, len(self.layers))
 
 
 @record(kw_only=True)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from shardlint.models import inventories
 from shardlint.models.catalogue import DATA, Catalogue
 from shardlint.models.config_json import from_folder
 
@@ -30,23 +31,24 @@ BUILD = script()
 
 
 @pytest.fixture(scope="module")
-def built(shared: Path) -> tuple[dict[str, Any], Any]:
-    catalogue, agreement = BUILD.built(shared / "models")
-    return catalogue, agreement
+def built(shared: Path) -> tuple[dict[str, Any], Any, str]:
+    catalogue, agreement, weights = BUILD.built(shared / "models")
+    return catalogue, agreement, weights
 
 
-def test_every_config_is_read(built: tuple[dict[str, Any], Any]) -> None:
+def test_every_config_is_read(built: tuple[dict[str, Any], Any, str]) -> None:
     assert (904, 0) == (
         len(built[0]["models"]),
         built[0]["generated_from"]["left_out"],
     )
 
 
-def test_file_is_up_to_date(built: tuple[dict[str, Any], Any]) -> None:
+def test_file_is_up_to_date(built: tuple[dict[str, Any], Any, str]) -> None:
     assert DATA.read_text(encoding="utf-8") == BUILD.written(built[0])
+    assert inventories.DATA.read_text(encoding="utf-8") == built[2]
 
 
-def test_no_difference_is_left_unexplained(built: tuple[dict[str, Any], Any]) -> None:
+def test_no_difference_is_left_unexplained(built: tuple[dict[str, Any], Any, str]) -> None:
     assert {} == built[1].unexplained
 
 
@@ -75,14 +77,14 @@ def test_no_difference_is_left_unexplained(built: tuple[dict[str, Any], Any]) ->
     ],
 )
 def test_fields_agree_with_the_index(
-    built: tuple[dict[str, Any], Any], field: str, same: int, total: int
+    built: tuple[dict[str, Any], Any, str], field: str, same: int, total: int
 ) -> None:
     agreement = built[1]
     assert (same, total) == (agreement.same[field], agreement.total[field])
     assert same >= 0.95 * total
 
 
-def test_reasons_are_counted(built: tuple[dict[str, Any], Any]) -> None:
+def test_reasons_are_counted(built: tuple[dict[str, Any], Any, str]) -> None:
     reasons = [
         reason for record in built[0]["models"].values() for reason in record.get("assumed", ())
     ]

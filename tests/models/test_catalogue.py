@@ -335,9 +335,9 @@ def test_own_facts_need_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_look_up_builds_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
 
-    def counting(id: str, record: dict[str, Any]) -> ModelFacts:
+    def counting(id: str, record: dict[str, Any], *weights: Any) -> ModelFacts:
         built.append(id)
-        return unpacked(id, record)
+        return unpacked(id, record, *weights)
 
     monkeypatch.setattr("shardlint.models.catalogue.unpacked", counting)
     Catalogue().lookup("qwen/qwen3-8b")
@@ -400,7 +400,7 @@ def test_file_is_small() -> None:
 def test_every_record_is_readable() -> None:
     records = json.loads(DATA.read_bytes())["models"]
     assert records == {
-        id: packed(unpacked(id, record), record.get("assumed_quantization"))
+        id: packed(unpacked(id, record), record.get("assumed_quantization"), record.get("weights"))
         for id, record in records.items()
     }
 

@@ -108,9 +108,10 @@ class Catalogue:
         from shardlint.models.names import last_part
 
         id = hub_id(reference)
-        base = self._base_of(last_part(id), tuned=is_hub_id(id))
-        if base is None:
+        found = self._base_of(last_part(id), tuned=is_hub_id(id))
+        if found is None:
             return None
+        base = self._unpacked(found.id)
         reason = f"the shape of {base.id}, guessed from the name"
         return replace(
             base,
@@ -158,11 +159,18 @@ class Catalogue:
         name = self._name(id)
         if name is None:
             return None
-        facts = unpacked(name, self._records[name])
+        facts = self._unpacked(name)
         if name.lower() != id.lower():
             return replace(facts, quantization=None)
         known = facts.quantization is not None or ASSUMED_QUANTIZATION in self._records[name]
         return facts if known else replace(facts, quantization={})
+
+    def _unpacked(self, name: str) -> ModelFacts:
+        """The facts of a model of the file, with its weights from the file beside it."""
+        from shardlint.models.inventories import read
+
+        record = self._records[name]
+        return unpacked(name, record, read(*record["weights"]) if "weights" in record else ())
 
     @cached_property
     def _by_last_part(self) -> dict[str, tuple[str, ...]]:

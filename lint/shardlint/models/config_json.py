@@ -81,6 +81,8 @@ def _counted(config: Mapping[str, Any], facts: ModelFacts) -> ModelFacts:
         params_total=counts.total,
         params_text=counts.text,
         params_active=counts.active,
+        weights=counts.weights,
+        states=counts.states,
     )
 
 

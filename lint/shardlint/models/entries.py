@@ -1,14 +1,17 @@
 """`ModelFacts` as records of the catalogue file, in both directions.
 
-A record leaves out what is not known, what is empty, and `DEFAULTS`.
+A record leaves out what is not known, what is empty, and `DEFAULTS`. Its `weights` are where the
+inventory stands in a file of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from shardlint.matrices import Block, StateGroup
+from shardlint.models.ranges import numbers, ranges
 from shardlint.plan import KvGroup, ModelFacts
 
 SCHEMA_VERSION: Final = 1
@@ -18,19 +21,29 @@ UNKNOWN: Final = "unknown"
 ASSUMED_QUANTIZATION: Final = "assumed_quantization"
 
 
-def packed(facts: ModelFacts, guess: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The record of a model; `guess` is a quantization that nobody stated."""
+def packed(
+    facts: ModelFacts,
+    guess: Mapping[str, Any] | None = None,
+    weights: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """The record of a model.
+
+    `guess` is a quantization that nobody stated; `weights` the place of the inventory, in bytes.
+    """
     record: dict[str, Any] = {}
     for field in fields(ModelFacts):
         value = getattr(facts, field.name)
         if field.name in DEFAULTS:
             value = _against_default(value, DEFAULTS[field.name])
         if field.name == "moe_layers" and value is not None:
-            record[field.name] = _ranges(value)
-        elif field.name != "id" and value is not None and value != ():
+            record[field.name] = ranges(value)
+        elif field.name not in ("id", "weights") and value is not None and value != ():
             record[field.name] = list(value) if isinstance(value, tuple) else value
-    if facts.kv_groups:
-        record["kv_groups"] = [_packed_group(group) for group in facts.kv_groups]
+    for name in ("kv_groups", "states"):
+        if groups := getattr(facts, name):
+            record[name] = [_packed_group(group) for group in groups]
+    if weights:
+        record["weights"] = list(weights)
     if guess:
         record[ASSUMED_QUANTIZATION] = dict(guess)
     return record
@@ -42,46 +55,23 @@ def _against_default(value: Any, default: Any) -> Any:
     return UNKNOWN if value is None else value
 
 
-def _packed_group(group: KvGroup) -> dict[str, Any]:
-    whole = {field.name: getattr(group, field.name) for field in fields(KvGroup)}
-    return {key: value for key, value in whole.items() if value is not None and value is not False}
+def _packed_group(group: KvGroup | StateGroup) -> dict[str, Any]:
+    """Without what has its default."""
+    whole = {field: getattr(group, field.name) for field in fields(group)}
+    return {field.name: value for field, value in whole.items() if value != field.default}
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """0, 1, 2, 5 as "0-2,5"; every second one up to 9 as "1-9:2"."""
-    parts: list[str] = []
-    rest = list(numbers)
-    while rest:
-        step = rest[1] - rest[0] if len(rest) > 1 else 1
-        end = 1
-        while end < len(rest) and rest[end] - rest[end - 1] == step:
-            end += 1
-        if end < 3:
-            step, end = 1, 1
-        tail = f"-{rest[end - 1]}" + (f":{step}" if step > 1 else "")
-        parts.append(f"{rest[0]}" + (tail if end > 1 else ""))
-        rest = rest[end:]
-    return ",".join(parts)
-
-
-def _numbers(ranges: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for part in filter(None, ranges.split(",")):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    return tuple(found)
-
-
-def unpacked(id: str, record: Mapping[str, Any]) -> ModelFacts:
-    """The facts of a record."""
+def unpacked(id: str, record: Mapping[str, Any], weights: tuple[Block, ...] = ()) -> ModelFacts:
+    """The facts of a record, with the inventory that it points to."""
     values = {**DEFAULTS, **record}
     values.pop(ASSUMED_QUANTIZATION, None)
     for key in DEFAULTS:
         if values[key] == UNKNOWN:
             values[key] = None
     if "moe_layers" in record:
-        values["moe_layers"] = _numbers(record["moe_layers"])
+        values["moe_layers"] = numbers(record["moe_layers"])
     values["kv_groups"] = [KvGroup(**group) for group in record.get("kv_groups", ())]
+    values["states"] = [StateGroup(**group) for group in record.get("states", ())]
+    values["weights"] = weights
     tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return ModelFacts(id=id, **{**values, **tuples})

@@ -37,6 +37,20 @@ QUANTIZATION_FIELDS: Final = {
 """Keys with a meaning here; further keys of a quantization are kept as they are."""
 CACHE_FIELDS: Final = ("num_layers", "kv_heads", "head_dim", "kv_lora_rank", "qk_rope_head_dim")
 """Fields that decide the KV cache."""
+STATE_FIELDS: Final = (
+    "model_type", "num_layers", "hidden_size", "linear_num_key_heads", "linear_num_value_heads",
+    "linear_key_head_dim", "linear_value_head_dim", "mamba_heads", "mamba_groups", "mamba_width",
+)  # fmt: skip
+"""Fields that decide what layers with a fixed state keep."""
+TOWER_FIELDS: Final = ("model_type", "hidden_size", "vision_heads", "vision_intermediate_size",
+                       "vision_tower")  # fmt: skip
+WEIGHT_FIELDS: Final = (
+    *STATE_FIELDS, *TOWER_FIELDS, *CACHE_FIELDS, "attention_heads", "intermediate_size",
+    "vocab_size", "num_experts", "moe_intermediate_size", "shared_expert_intermediate_size",
+    "moe_layers", "q_lora_rank", "qk_nope_head_dim", "v_head_dim", "tie_word_embeddings",
+    "other_attention_heads", "other_kv_heads", "dense_ffn",
+)  # fmt: skip
+"""Fields that decide which weights there are."""
 
 
 def _is_list(value: object, fits: Callable[[object], bool], length: int | None = None) -> bool:
@@ -134,7 +148,27 @@ def stated_facts(
         facts = replace(facts, kv_groups=plain_groups(facts) if alike else ())
     if facts.dense_ffn is None and facts.intermediate_size and _is_dense(facts):
         facts = replace(facts, dense_ffn=True)
-    return facts
+    return _with_weights(facts, before)
+
+
+def _with_weights(facts: ModelFacts, before: ModelFacts) -> ModelFacts:
+    """The facts with weights that follow from them, where they are not those of the base.
+
+    Its blocks that draft are left out then; so is a tower that may differ.
+    """
+    if not _differ(facts, before, WEIGHT_FIELDS):
+        return facts
+    from shardlint.models.params.stated import inventory
+
+    weights = inventory(facts)
+    if weights and not _differ(facts, before, TOWER_FIELDS):
+        weights += tuple(block for block in before.weights if block.place == "tower")
+    states = () if _differ(facts, before, STATE_FIELDS) else before.states
+    return replace(facts, weights=weights, states=states)
+
+
+def _differ(facts: ModelFacts, before: ModelFacts, names: tuple[str, ...]) -> bool:
+    return any(getattr(facts, name) != getattr(before, name) for name in names)
 
 
 def _is_dense(facts: ModelFacts) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shardlint.models import attention, keys
-from shardlint.models.params.size import NotCounted, sure
 from shardlint.models.params.traits import Say, Traits
+from shardlint.models.params.weights import NotCounted, sure
 from shardlint.models.view import View
 from shardlint.plan import ModelFacts
 from shardlint.record import record

@@ -25,6 +25,12 @@ class Traits:
     bias too. `state` names the block of layers without attention, `beside` that block in the layers
     with it. `window_heads` are the query heads of sliding layers where an abridged config leaves
     them out. `own` names the stack of a type that is not built of such layers at all.
+
+    Where vllm 0.33.0 differs by class: a `qk_norm` as wide as all heads is whole on each rank
+    ("full") or cut with them ("cut"); `router_element` is the number of bytes of an element of the
+    router where it is not in the type of the model; `cut_draft`: the matrix that joins the inputs
+    of a draft block is cut; `embedded_twice`: the vision tower holds the embedding once more;
+    `whole_ffn`: the FFN is not cut.
     """
 
     norms: int = 2
@@ -32,7 +38,7 @@ class Traits:
     final_norm: bool = True
     qkv_bias: Say = (("attention_bias",), False)
     out_bias: Say = (("attention_bias",), False)
-    qk_norm: Literal["head", "full"] | None = None
+    qk_norm: Literal["head", "full", "cut"] | None = None
     qk_norm_said: Say = YES
     mla: bool = False
     indexer: bool = False
@@ -43,6 +49,7 @@ class Traits:
     head_bias: bool = False
     positions: bool = False
     router_bias: Say = NO
+    router_element: int = 0
     shared_gate: bool = False
     expert_bias: bool = False
     state: Literal["delta", "kda", "mamba", "mamba2", "lightning", "conv"] | None = None
@@ -54,6 +61,9 @@ class Traits:
     window_heads: int | None = None
     draft: Literal["copies", "plain", "heads"] | None = None
     always_drafts: bool = False
+    cut_draft: bool = False
+    embedded_twice: bool = False
+    whole_ffn: bool = False
     own: str | None = None
 
 
@@ -68,12 +78,13 @@ LATENT: Final = Traits(mla=True, router_bias=YES, draft="copies")
 SPARSE: Final = replace(LATENT, indexer=True)
 MOE_QKV: Final = replace(QKV, shared_gate=True)
 DELTA: Final = Traits(
-    qk_norm="head", query_gate=YES, state="delta", shared_gate=True, draft="plain"
+    qk_norm="head", query_gate=YES, state="delta", shared_gate=True, draft="plain", cut_draft=True
 )
-EXAONE: Final = replace(HEAD_NORM, draft="plain")
+EXAONE: Final = replace(HEAD_NORM, draft="plain", cut_draft=True)
 STEP: Final = Traits(
-    qk_norm="head", router_bias=YES, draft="heads", head_gate=True, window_heads=96
-)
+    qk_norm="head", router_bias=YES, router_element=4, draft="heads", head_gate=True,
+    window_heads=96,
+)  # fmt: skip
 BAILING: Final = Traits(
     qkv_bias=(("use_qkv_bias",), False),
     out_bias=(("use_bias",), False),
@@ -85,9 +96,10 @@ BAILING: Final = Traits(
 
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(("llama", "mistral", "ministral3", "granite", "granitemoe", "smollm3"), PLAIN),
-    **dict.fromkeys(("phi3", "phi3_v", "phi4", "minicpm", "baichuan", "exaone", "deepseek"), PLAIN),
+    **dict.fromkeys(("phi3", "phi4", "minicpm", "baichuan", "exaone", "deepseek"), PLAIN),
     **dict.fromkeys(("yi", "deci", "mixtral", "dbrx", "gemma", "llama4_text"), PLAIN),
     "granitemoeshared": PLAIN,
+    "phi3_v": Traits(embedded_twice=True),
     **dict.fromkeys(("qwen2", "qwen2_vl*", "qwen2_5_vl*", "qwen2_5_omni_text"), QKV),
     "mimo": replace(QKV_SAID, draft="plain"),
     "seed_oss": Traits(qkv_bias=(("attention_bias",), True),
@@ -97,7 +109,7 @@ TRAITS: Final[dict[str, Traits]] = {
     "glm": Traits(qkv_bias=(("attention_bias",), True), out_bias=NO),
     "glm4": replace(QKV_SAID, norms=4),
     "glm4v_text": replace(QKV, norms=4),
-    "glm4v_moe_text": replace(QKV, router_bias=YES),
+    "glm4v_moe_text": replace(QKV, router_bias=YES, router_element=4),
     "internlm": Traits(qkv_bias=(("bias",), True), out_bias=(("bias",), True)),
     "internlm2": Traits(qkv_bias=(("bias",), False), out_bias=(("bias",), False)),
     "internlm3": Traits(qkv_bias=(("qkv_bias",), False), out_bias=(("bias",), False),
@@ -105,7 +117,8 @@ TRAITS: Final[dict[str, Traits]] = {
     "ernie4_5": Traits(qkv_bias=(("use_bias",), False), out_bias=(("use_bias",), False),
                        mlp_bias=(("use_bias",), False)),
     "ernie4_5_moe": Traits(qkv_bias=(("use_bias",), False), out_bias=(("use_bias",), False),
-                            mlp_bias=(("use_bias",), False), router_bias=YES),
+                            mlp_bias=(("use_bias",), False), router_bias=YES,
+                            router_element=4),
     **dict.fromkeys(("qwen3", "qwen3_vl_text", "qwen3_moe", "qwen3_vl_moe_text"), HEAD_NORM),
     **dict.fromkeys(("qwen3_omni_moe_text", "hunyuan_v1_dense", "hunyuan_v1_moe"), HEAD_NORM),
     "hunyuan": replace(HEAD_NORM, qk_norm_said=(("use_qk_norm",), True)),
@@ -114,7 +127,7 @@ TRAITS: Final[dict[str, Traits]] = {
     "gemma3n_text": Traits(own="gemma3n"),
     "gemma4_text": Traits(own="gemma4"),
     **dict.fromkeys(("cohere", "cohere2"),
-                    Traits(norms=1, qk_norm="full", qk_norm_said=(("use_qk_norm",), False))),
+                    Traits(norms=1, qk_norm="cut", qk_norm_said=(("use_qk_norm",), False))),
     "olmo": Traits(norms=0, final_norm=False),
     **dict.fromkeys(("olmo2", "olmo3", "olmoe"), FULL_NORM),
     "exaone4": HEAD_NORM,
@@ -130,7 +143,7 @@ TRAITS: Final[dict[str, Traits]] = {
                      norm_bias=True, head_bias=True),
     "gpt_neox": BIASED,
     "gpt2": replace(BIASED, positions=True),
-    "gpt_bigcode": replace(BIASED, positions=True),
+    "gpt_bigcode": replace(BIASED, positions=True, whole_ffn=True),
     "gptj": Traits(gated=False, norms=1, norm_bias=True, mlp_bias=YES, head_bias=True),
     "opt": Traits(own="opt"),
     "bloom": Traits(own="bloom"),
@@ -154,14 +167,15 @@ TRAITS: Final[dict[str, Traits]] = {
     "glm_moe_dsa": replace(SPARSE, draft="plain"),
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), Traits(own="deepseek_v4")),
     "glm4_moe": Traits(out_bias=NO, qk_norm="head", qk_norm_said=(("use_qk_norm",), False),
-                       router_bias=YES, draft="copies"),
-    "minimax_m2": replace(FULL_NORM, router_bias=(("use_routing_bias",), True)),
+                       router_bias=YES, router_element=4, draft="copies"),
+    "minimax_m2": Traits(qk_norm="cut", router_bias=(("use_routing_bias",), True),
+                         router_element=4),
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl*"),
                     replace(HEAD_NORM, router_bias=(("use_routing_bias",), True),
-                            block_indexer=True)),
+                            router_element=4, block_indexer=True)),
     **dict.fromkeys(("minimax_text_01", "minimax_m1", "minimax"), Traits(state="lightning")),
     **dict.fromkeys(("bailing_moe", "bailing_moe_v2"), BAILING),
-    "mimo_v2*": Traits(out_bias=NO, router_bias=YES,
+    "mimo_v2*": Traits(out_bias=NO, router_bias=YES, router_element=4,
                        window_sinks=(("add_swa_attention_sink_bias",), False),
                        sinks=(("add_full_attention_sink_bias",), False)),
     **dict.fromkeys(("step3p5", "step3p7*"), STEP),
@@ -176,7 +190,7 @@ TRAITS: Final[dict[str, Traits]] = {
     "mamba2": Traits(own="mamba2"),
     "nemotron_h": Traits(own="nemotron_h"),
     "lfm2*": Traits(qk_norm="head", state="conv", router_bias=(("use_expert_bias",), False)),
-    "longcat_flash": Traits(own="longcat"),
+    "longcat_flash": Traits(own="longcat", router_element=4),
     "mllama_text_model": Traits(own="mllama"),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta"), Traits(own="bert")),
     "whisper": Traits(own="whisper"),
