@@ -14,6 +14,7 @@ from shardlint.plan import KvGroup, ModelFacts
 SCHEMA_VERSION: Final = 1
 DEFAULTS: Final[dict[str, Any]] = {"vision_tower": False}
 """What a record means that leaves the key out; None is written as "unknown" there."""
+LAYERS_OF_GROUP: Final = ("indexers", "at")
 UNKNOWN: Final = "unknown"
 ASSUMED_QUANTIZATION: Final = "assumed_quantization"
 
@@ -44,7 +45,13 @@ def _against_default(value: Any, default: Any) -> Any:
 
 def _packed_group(group: KvGroup) -> dict[str, Any]:
     whole = {field.name: getattr(group, field.name) for field in fields(KvGroup)}
-    return {key: value for key, value in whole.items() if value is not None and value is not False}
+    for key in LAYERS_OF_GROUP:
+        whole[key] = _ranges(whole[key])
+    return {
+        field.name: whole[field.name]
+        for field in fields(KvGroup)
+        if whole[field.name] not in (field.default, "")
+    }
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -82,6 +89,11 @@ def unpacked(id: str, record: Mapping[str, Any]) -> ModelFacts:
             values[key] = None
     if "moe_layers" in record:
         values["moe_layers"] = _numbers(record["moe_layers"])
-    values["kv_groups"] = [KvGroup(**group) for group in record.get("kv_groups", ())]
+    values["kv_groups"] = [_unpacked_group(group) for group in record.get("kv_groups", ())]
     tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return ModelFacts(id=id, **{**values, **tuples})
+
+
+def _unpacked_group(group: Mapping[str, Any]) -> KvGroup:
+    layers = {key: _numbers(group[key]) for key in LAYERS_OF_GROUP if key in group}
+    return KvGroup(**{**group, **layers})
