@@ -42,8 +42,9 @@ STATE_CHUNK: Final = 256
 class Layers:
     """Alike layers: what one token of one of them costs, or its whole state, in bytes.
 
-    `keep` is the window or chunk; `blocks` the blocks of a state; `padded` a page that is filled up
-    to that size; `fillable`: a page may be.
+    `keep` is the window or chunk, in tokens. Of a state, `blocks` are those of one request (None:
+    one for each block of tokens, and `extra`), `tokens` those that a block stands for, if they are
+    not those of attention.
     """
 
     kind: CacheKind
@@ -52,7 +53,7 @@ class Layers:
     keep: int | None = None
     blocks: int | None = None
     extra: int = 0
-    fillable: bool = True
+    tokens: int | None = None
 
 
 def cache(
@@ -82,7 +83,7 @@ def cache(
     attention = _attention(model, places, ranks, found, stored, plain)
     states = _states(model, places, ranks, settings, found, device, plain) if found.v1 else []
     states = states if found.state_pages else []
-    block = first_block(model.kv_groups, settings.block_size, release, device)
+    block = first_block(model.kv_groups, settings.block_size, release, device, stored)
     if states and attention:
         block = _hybrid_block(model, attention[0], states, settings, release, device, block, kernel)
     elif states:
@@ -164,13 +165,9 @@ def _attention(
         heads = group if found.latent or not group.shared else _unfolded(model, group)
         unit = bytes_of_token(heads, ranks.attention_tp, stored, plain, found.aligned_rows)
         kind, keep = _kept(group)
-        parts.append(
-            Layers(kind=kind, unit=unit, at=at, keep=keep, fillable=not group.shared)
-        )  # fmt: skip
+        parts.append(Layers(kind=kind, unit=unit, at=at, keep=keep))
         if group.index:
-            parts.append(
-                Layers(kind="full", unit=bytes_of_key(group), at=group.indexers, fillable=False)
-            )  # fmt: skip
+            parts.append(Layers(kind="full", unit=bytes_of_key(group), at=group.indexers))
     return sorted(parts, key=lambda part: part.kind != "full")
 
 
@@ -201,10 +198,7 @@ def _as_full(attention: list[Layers]) -> list[Layers]:
     """Layers that keep less than every token count as if they kept all, if any of them does."""
     if not any(part.kind == "full" for part in attention):
         return attention
-    return [
-        Layers(kind="full", unit=part.unit, at=part.at, fillable=part.fillable)
-        for part in attention
-    ]
+    return [Layers(kind="full", unit=part.unit, at=part.at) for part in attention]
 
 
 def _draft(model: ModelFacts, attention: list[Layers], settings: Settings) -> list[Layers]:
@@ -213,25 +207,27 @@ def _draft(model: ModelFacts, attention: list[Layers], settings: Settings) -> li
         return []
     last = model.num_layers or 0
     like = [part for part in attention if part.kind == attention[0].kind]
-    return [
-        Layers(kind=part.kind, unit=part.unit, at=(last,), keep=part.keep, fillable=part.fillable)
-        for part in like[:2]
-    ]
+    return [Layers(kind=part.kind, unit=part.unit, at=(last,), keep=part.keep) for part in like[:2]]
 
 
 def _states(
     model: ModelFacts, places: Places, ranks: Ranks, settings: Settings, found: Rules,
     device: Device | None, plain: int,
 ) -> list[Layers]:  # fmt: skip
-    caching = settings.prefix_caching
-    caching = found.prefix_caching if caching is None else caching
+    caching = _caches_prefixes(settings, found)
     return [
         Layers(
             kind="state", unit=_state_bytes(state, ranks.attention_tp, settings, found, plain),
             at=at, blocks=_state_blocks(state, model, settings, found, caching, device),
+            extra=settings.draft_tokens if found.every_block_and_drafts else 0,
+            tokens=None if caching else settings.max_model_len,
         )
         for state, at in places.states
     ]  # fmt: skip
+
+
+def _caches_prefixes(settings: Settings, found: Rules) -> bool:
+    return found.prefix_caching if settings.prefix_caching is None else settings.prefix_caching
 
 
 def _state_bytes(state: StateGroup, tp: int, settings: Settings, found: Rules, plain: int) -> int:
@@ -288,10 +284,9 @@ def _checkpoints_aligned(
     model: ModelFacts, settings: Settings, found: Rules, device: Device | None
 ) -> bool:
     """Checkpoints of gated delta nets stand on the borders of blocks."""
-    caching = found.prefix_caching if settings.prefix_caching is None else settings.prefix_caching
     kinds = {state.kind for state in model.states}
     return (
-        caching and kinds == {"delta"} and "delta" in found.checkpoints
+        _caches_prefixes(settings, found) and kinds == {"delta"} and "delta" in found.checkpoints
         and exports_checkpoints("delta", model, device)
     )  # fmt: skip
 
@@ -302,9 +297,12 @@ def _padded(states: list[Layers], attention: list[Layers], block: int) -> list[L
         return states
     page = attention[0].unit * block
     return [
-        Layers(kind="state", unit=max(page, part.unit), at=part.at, blocks=part.blocks)
+        Layers(
+            kind="state", unit=max(page, part.unit), at=part.at, blocks=part.blocks,
+            extra=part.extra, tokens=part.tokens,
+        )
         for part in states
-    ]
+    ]  # fmt: skip
 
 
 def _in_flight(settings: Settings, layout: Layout, found: Rules) -> int | None:
@@ -366,8 +364,10 @@ def _unified(part: Layers, block: int, largest: int) -> int:
 
     unify_kv_cache_spec_page_size; releases before 0.24 did not fill up and stopped.
     """
+    if part.kind == "state":
+        return part.tokens or block
     page = _page(part, block)
-    return block if part.kind == "state" or largest % page else block * (largest // page)
+    return block if largest % page else block * (largest // page)
 
 
 def _stages(model: ModelFacts, layout: Layout, settings: Settings) -> list[range] | None:

@@ -24,6 +24,7 @@ ALIGNED_ROW: Final = 256
 """V0, worker/cache_engine.py: bytes that a row of a latent cache is filled up to."""
 
 Version = tuple[int, ...]
+Element = Literal["plain", "byte", "nvfp4", "token_head", "half_token_head", "ds", "nvfp4_ds"]
 
 
 @lru_cache(maxsize=512)
@@ -182,14 +183,18 @@ LATENT_BLOCKS: Final[tuple[tuple[str, dict[int, int]], ...]] = (
 )
 """Block size of latent attention by major compute capability: FlashMLA 64, CUTLASS 128, then
 FlashInfer 32 on Blackwell and FlashAttention's 16 on Hopper."""
+LATENT_BYTE_BLOCKS: Final = {9: 64}
+"""Of a cache in FP8: Hopper's FlashAttention does not take it, FlashMLA does."""
 SPARSE_BLOCK: Final = 64
 """v1/attention/backends/mla/indexer.py."""
 SPARSE_GROUPED_BLOCK: Final = 128
 """models/minimax_m3/common/indexer.py."""
 
 
-def first_block(groups: tuple[KvGroup, ...], asked: int | None, release: str,
-                device: Device | None) -> int:  # fmt: skip
+def first_block(
+    groups: tuple[KvGroup, ...], asked: int | None, release: str, device: Device | None,
+    stored: Element,
+) -> int:  # fmt: skip  # fmt: skip
     """Tokens of one block before other kinds of layers are looked at."""
     if any(group.ratio > 1 for group in groups):
         return 256
@@ -202,13 +207,13 @@ def first_block(groups: tuple[KvGroup, ...], asked: int | None, release: str,
         blocks = _of(LATENT_BLOCKS, number(release))
         assert isinstance(blocks, dict)
         major = (capability(device) or (9, 0))[0]
-        return int(blocks.get(major, PLAIN_BLOCK))
+        more = LATENT_BYTE_BLOCKS if stored == "byte" and rules(release).v1 else {}
+        return int({**more, **blocks}.get(major, PLAIN_BLOCK))
     return PLAIN_BLOCK
 
 
 # ------------------------------------------------------------------------------- element types
 
-Element = Literal["plain", "byte", "nvfp4", "token_head", "half_token_head", "ds", "nvfp4_ds"]
 NAMES: Final[tuple[tuple[str, Element], ...]] = (
     ("fp8_ds_mla", "ds"),
     ("nvfp4_ds_mla", "nvfp4_ds"),

@@ -174,7 +174,7 @@ SLIDING_EVERY: Final = {
 """Every n-th layer is full, the others slide, where the config does not say so itself."""
 WINDOW_OF: Final = {"gpt_oss": 128, "gemma2": 4096, "olmo3": 4096}
 """The window where the config leaves the key out."""
-ALL_SLIDE: Final = ("mistral", "mixtral", "phi3", "phimoe", "starcoder2")
+ALL_SLIDE: Final = ("mistral", "mixtral", "phi3*", "phi4", "phimoe", "starcoder2")
 """A window that the config names without a pattern is one for all layers."""
 CHUNK_OF: Final = {"llama4*": 8192}
 """Tokens of a chunk of attention where the config leaves the key out."""

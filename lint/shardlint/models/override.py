@@ -102,7 +102,8 @@ def _group(table: Mapping[str, Any], where: str) -> KvGroup:
     for key in ("layers", "heads", "bytes_per_head"):
         if key not in values:
             raise ModelError(f"{key} is missing in {where}")
-    return KvGroup(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    values.update({key: tuple(values[key]) for key in ("indexers", "at") if key in values})
+    return KvGroup(**values)
 
 
 def _values(table: Mapping[str, Any], where: str) -> dict[str, Any]:
