@@ -154,6 +154,7 @@ def capability(device: Device | None) -> tuple[int, int] | None:
 
 GDN_CHECKPOINT: Final = 64
 """v1/attention/backends/gdn_attn.py, FLASHINFER_GDN_CHECKPOINT_ALIGNMENT, in tokens."""
+OTHER_VENDORS: Final = ("amd", "intel", "google")
 FLASHINFER_GDN: Final = (9, 10, 12)
 """Major compute capabilities with FlashInfer's prefill of gated delta nets."""
 
@@ -166,7 +167,7 @@ def exports_checkpoints(kind: str, model: ModelFacts, device: Device | None) -> 
     A device that is not known counts as one of these.
     """
     major = (capability(device) or (9, 0))[0]
-    nvidia = device is None or device.vendor == "nvidia"
+    nvidia = device is None or device.vendor not in OTHER_VENDORS
     if kind == "delta":
         wide = major == 9 or model.linear_key_head_dim in (None, 128)
         return nvidia and major in FLASHINFER_GDN and wide
