@@ -452,6 +452,9 @@ def test_compressed_entries(shared: Path, release: str, size: int) -> None:
     model = model_of(shared, "deepseek-ai/DeepSeek-V4-Flash")
     found = made(model, release, tp=2, max_model_len=30000, max_num_batched_tokens=16384)
     assert (size, 6800) == (found.bytes_per_block, found.blocks(30000))
+    drafted = made(model, release, draft="mtp", draft_tokens=1)
+    windows = [group.layers for group in drafted.groups if group.block == 64]
+    assert [22, 22] == windows
 
 
 @pytest.mark.parametrize(

@@ -203,11 +203,16 @@ def _as_full(attention: list[Layers]) -> list[Layers]:
 
 def _draft(model: ModelFacts, attention: list[Layers], settings: Settings) -> list[Layers]:
     """One more layer behind the last for multi-token prediction."""
-    if settings.draft != "mtp" or not settings.draft_tokens or not attention:
+    if not attention or not _draft_layers(model, settings):
         return []
     last = model.num_layers or 0
     like = [part for part in attention if part.kind == attention[0].kind]
     return [Layers(kind=part.kind, unit=part.unit, at=(last,), keep=part.keep) for part in like[:2]]
+
+
+def _draft_layers(model: ModelFacts, settings: Settings) -> tuple[int, ...]:
+    drafts = settings.draft == "mtp" and settings.draft_tokens
+    return (model.num_layers or 0,) if drafts else ()
 
 
 def _states(
@@ -445,6 +450,7 @@ def _compressed(
         width = group.bytes_per_head // SIXTEEN_BITS
         if group.window:
             page = _rounded(WINDOW_BLOCK * ENTRY)
+            at = (*at, *_draft_layers(model, settings))
             sliding.setdefault((WINDOW_BLOCK, group.window), {}).setdefault(page, []).extend(at)
             continue
         if group.ratio not in COMPRESSORS:
