@@ -357,6 +357,14 @@ def test_states_of_gated_delta_nets(
     assert ([block], {each}) == (full, states)
 
 
+def test_blackwell_took_longer_kernel_blocks_for_wide_heads() -> None:
+    wide = replace(HYBRID, head_dim=256)
+    taken = [
+        made(wide, release, device=BLACKWELL).groups[0].block for release in ("0.17.0", "0.18.0")
+    ]
+    assert [800, 784] == taken
+
+
 @pytest.mark.parametrize(
     ("release", "caching", "each"),
     [("0.19.0", False, [1, 1, 1]), ("0.31.0", True, [32, 32, 32]), ("0.32.0", True, [3, 3, 3])],

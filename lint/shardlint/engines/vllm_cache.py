@@ -13,7 +13,6 @@ from typing import Final
 from shardlint.engines.vllm_cache_rules import (
     EVERY_BLOCK,
     GDN_CHECKPOINT,
-    KERNEL_BLOCK,
     SIXTEEN_BITS,
     Element,
     Rules,
@@ -22,6 +21,7 @@ from shardlint.engines.vllm_cache_rules import (
     element,
     exports_checkpoints,
     first_block,
+    kernel_block,
     rules,
     sixteen_bits,
 )
@@ -64,13 +64,13 @@ def cache(
     release: str,
     device: Device | None = None,
     *,
-    kernel: int = KERNEL_BLOCK,
+    kernel: int | None = None,
 ) -> Cache | None:
     """The KV cache of the fullest rank; None where the layers of the model are not known.
 
-    `kernel` is the smallest block of the attention kernel, in tokens. Of drafts only MTP is
-    counted, as one layer like those that keep every token: what another draft model keeps is not
-    known here.
+    `kernel` is the smallest block of the attention kernel, in tokens, where it is not what the
+    engine takes by itself. Of drafts only MTP is counted, as one layer like those that keep every
+    token: what another draft model keeps is not known here.
     """
     found = rules(release)
     places = _places(model)
@@ -85,6 +85,7 @@ def cache(
     states = states if found.state_pages else []
     block = first_block(model.kv_groups, settings.block_size, release, device, stored)
     if states and attention:
+        kernel = kernel or kernel_block(model, release, device)
         block = _hybrid_block(model, attention[0], states, settings, release, device, block, kernel)
     elif states:
         block = settings.max_model_len or block
@@ -188,7 +189,7 @@ def _managed(model: ModelFacts, settings: Settings, found: Rules) -> bool:
     """config/vllm.py: when each kind of layers has blocks of its own."""
     if not any(group.chunk for group in model.kv_groups):
         return found.managed
-    if settings.draft in ("eagle", "eagle3", "mtp"):
+    if settings.draft and any(name in settings.draft for name in ("eagle", "mtp")):
         return False
     asked = settings.extra.get(CHUNKED_VARIABLE)
     return found.managed and (found.chunked if asked is None else asked == "1")
@@ -211,7 +212,7 @@ def _draft(model: ModelFacts, attention: list[Layers], settings: Settings) -> li
 
 
 def _draft_layers(model: ModelFacts, settings: Settings) -> tuple[int, ...]:
-    drafts = settings.draft == "mtp" and settings.draft_tokens
+    drafts = settings.draft_tokens and "mtp" in (settings.draft or "")
     return (model.num_layers or 0,) if drafts else ()
 
 

@@ -176,6 +176,18 @@ def exports_checkpoints(kind: str, model: ModelFacts, device: Device | None) -> 
     return True
 
 
+WIDE_KERNEL_SPAN: Final = ("0.11.2", "0.18.0")
+"""models/config.py: FlashInfer on Blackwell took 32 tokens for heads 256 wide."""
+
+
+def kernel_block(model: ModelFacts, release: str, device: Device | None) -> int:
+    """The smallest block of the attention kernel, in tokens."""
+    since, until = map(number, WIDE_KERNEL_SPAN)
+    blackwell = (capability(device) or (9, 0))[0] == 10
+    wide = blackwell and model.head_dim == 256 and since <= number(release) < until
+    return 2 * KERNEL_BLOCK if wide else KERNEL_BLOCK
+
+
 LATENT_BLOCKS: Final[tuple[tuple[str, dict[int, int]], ...]] = (
     ("0.18.0", {10: 32}),
     ("0.10.0", {9: 64, 10: 128}),
