@@ -93,6 +93,11 @@ class KvGroup:
     `bytes_per_head` is what one token costs per KV head and layer in 16-bit elements, K and V
     together. `window` is the number of tokens that a sliding layer keeps; None: all of them.
     `shared` marks a latent cache (MLA): one entry for all heads, whole on every rank.
+    `chunk` is the number of tokens of a chunk where attention stays inside of one, and
+    `common_window` the window that all layers of the model share: both leave `window` None, because
+    not every engine makes use of them. One entry covers `ratio` tokens. `indexers` are the layers
+    that keep a key of `index` elements beside it, by which a sparse attention chooses tokens.
+    `at` are the layers, from 0; empty where all layers of the model are of this kind.
     """
 
     layers: int
@@ -100,6 +105,12 @@ class KvGroup:
     bytes_per_head: int
     window: int | None = None
     shared: bool = False
+    chunk: int | None = None
+    common_window: int | None = None
+    ratio: int = 1
+    index: int = 0
+    indexers: tuple[int, ...] = ()
+    at: tuple[int, ...] = field(default=(), compare=False)
 
     def fits(self, tp: int) -> bool:
         """Each rank can hold the same number of heads."""
@@ -108,7 +119,7 @@ class KvGroup:
     def bytes_per_token(self, tp: int) -> int:
         """Bytes of one token on one rank: heads are split, and copied where TP exceeds them."""
         heads = 1 if self.shared else max(1, self.heads // tp)
-        return self.layers * heads * self.bytes_per_head
+        return self.layers * heads * self.bytes_per_head // self.ratio
 
 
 @record(kw_only=True)

@@ -625,7 +625,8 @@ def test_sliding_layers_without_a_window_are_left_open() -> None:
 
 
 def test_one_window_for_all_layers_counts_as_full() -> None:
-    assert (KvGroup(8, 32, 512),) == simple(model_type="mistral", sliding_window=4096).kv_groups
+    read = simple(model_type="mistral", sliding_window=4096).kv_groups
+    assert (KvGroup(8, 32, 512, common_window=4096),) == read
 
 
 def test_gpt_oss_has_its_window_by_default() -> None:

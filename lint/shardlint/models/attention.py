@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +15,7 @@ BYTES = 2
 """Of one 16-bit element."""
 
 Kinds: TypeAlias = list[str]
-"""One of "full", "window", "none" for each layer; empty when that is not clear."""
+"""One of "full", "window", "chunked", "none" for each layer; empty when that is not clear."""
 
 
 def layer_count(text: View) -> int | None:
@@ -208,6 +207,23 @@ def _window_size(text: View, model_type: str | None) -> int | None:
     return keys.by_type(model_type, keys.WINDOW_OF)
 
 
+def _chunked(text: View, model_type: str | None, layers: int) -> Kinds | None:
+    """Llama 4: layers with positions attend inside of chunks, those without to everything."""
+    if not keys.is_one_of(model_type, keys.LLAMA4) or not _chunk_size(text, model_type):
+        return None
+    positions = text.items("no_rope_layers")
+    if not positions:
+        every = text.count("no_rope_layer_interval") or keys.NO_ROPE_EVERY
+        positions = [(index + 1) % every for index in range(layers)]
+    return ["chunked" if position else "full" for position in positions]
+
+
+def _chunk_size(text: View, model_type: str | None) -> int | None:
+    if "attention_chunk_size" in text.raw:
+        return text.count("attention_chunk_size")
+    return keys.by_type(model_type, keys.CHUNK_OF)
+
+
 def _hybrid(text: View, model_type: str | None, layers: int) -> Kinds | None:
     """Signs of layers with a fixed state, without a pattern that was understood."""
     if keys.is_one_of(model_type, keys.ATTENTION_BESIDE_STATE):
@@ -225,6 +241,7 @@ READERS: tuple[Callable[[View, str | None, int], Kinds | None], ...] = (
     _period,
     _interval,
     _sliding,
+    _chunked,
     _hybrid,
 )
 
@@ -265,37 +282,117 @@ class _Entry(NamedTuple):
 def kv_groups(text: View, model_type: str | None) -> tuple[KvGroup, ...]:
     """Layers by what they keep of one token; empty when that is not clear."""
     layers = layer_count(text)
-    if not layers or text.stated("compress_ratios"):
+    if not layers:
         return ()
+    if text.stated("compress_ratios"):
+        return _compressed(text, model_type, layers)
     kinds = layer_kinds(text, model_type, layers)
     if text.stated("kv_lora_rank"):
-        return _latent(text, model_type, kinds.count("full"))
+        return _latent(text, model_type, kinds)
     return _grouped(text, model_type, kinds)
 
 
-def _latent(text: View, model_type: str | None, layers: int) -> tuple[KvGroup, ...]:
-    rank, rope = text.count("kv_lora_rank"), text.count("qk_rope_head_dim")
-    if not rank or not rope or not layers:
+def _places(chosen: list[int], layers: int) -> tuple[int, ...]:
+    """The layers of a group; empty for all of them."""
+    return () if len(chosen) == layers else tuple(chosen)
+
+
+def _indexed(text: View, layers: int) -> tuple[int, tuple[int, ...]]:
+    """The width of the keys that choose tokens, and the layers that keep one."""
+    if width := text.count("index_head_dim"):
+        kinds = text.items("indexer_types")[:layers] or ["full"] * layers
+        return width, tuple(i for i, kind in enumerate(kinds) if kind != "shared")
+    width = text.count("sparse_attention_config.sparse_index_dim")
+    if width and text.flag("sparse_attention_config.use_sparse_attention") is not False:
+        flags = text.items("sparse_attention_config.sparse_attention_freq")[:layers]
+        return width, tuple(i for i, flag in enumerate(flags) if flag)
+    return 0, ()
+
+
+def _compressed(text: View, model_type: str | None, layers: int) -> tuple[KvGroup, ...]:
+    """DeepSeek-V4: one vector for so many tokens, and a window of single ones in every layer."""
+    ratios = text.items("compress_ratios")[:layers]
+    width, window = head_dim(text, model_type), _window_size(text, model_type)
+    known = len(ratios) == layers and all(ratio == 0 or is_count(ratio) for ratio in ratios)
+    if not width or not window or not known:
         return ()
-    caches = layers * (2 if keys.is_one_of(model_type, keys.TWO_ATTENTIONS) else 1)
-    return (KvGroup(caches, 1, (rank + rope) * BYTES, shared=True),)
+    groups = []
+    for ratio in sorted({ratio for ratio in ratios if ratio > 1}):
+        at = tuple(index for index, found in enumerate(ratios) if found == ratio)
+        index = (text.count("index_head_dim") or 0) if ratio == keys.INDEXED_RATIO else 0
+        groups.append(
+            KvGroup(
+                len(at),
+                1,
+                width * BYTES,
+                shared=True,
+                ratio=ratio,
+                index=index,
+                indexers=at if index else (),
+                at=at,
+            )
+        )
+    return (*groups, KvGroup(layers, 1, width * BYTES, window=window, shared=True))
+
+
+def _latent(text: View, model_type: str | None, kinds: Kinds) -> tuple[KvGroup, ...]:
+    rank, rope = text.count("kv_lora_rank"), text.count("qk_rope_head_dim")
+    at = [index for index, kind in enumerate(kinds) if kind == "full"]
+    if not rank or not rope or not at:
+        return ()
+    caches = len(at) * (2 if keys.is_one_of(model_type, keys.TWO_ATTENTIONS) else 1)
+    index, indexers = _indexed(text, len(kinds))
+    return (
+        KvGroup(
+            caches, 1, (rank + rope) * BYTES, shared=True, index=index, indexers=indexers,
+            at=_places(at, len(kinds)),
+        ),
+    )  # fmt: skip
 
 
 def _grouped(text: View, model_type: str | None, kinds: Kinds) -> tuple[KvGroup, ...]:
-    window = _window_size(text, model_type)
-    counted: Counter[tuple[int, int, int | None]] = Counter()
+    window, chunk = _window_size(text, model_type), _chunk_size(text, model_type)
+    common = _common_window(text, model_type, kinds)
+    places: dict[tuple[int, int, int | None, int | None], list[int]] = {}
     entries = _entries(text, model_type, len(kinds))
-    for index, kind in enumerate(kinds):
+    for layer, kind in enumerate(kinds):
         if kind == "none":
             continue
-        heads, k, v = entries(index, kind)
+        heads, k, v = entries(layer, kind)
         if heads == 0:
             continue
         if not heads or not k or not v or (kind == "window" and not window):
             return ()
-        counted[heads, (k + v) * BYTES, window if kind == "window" else None] += 1
-    groups = [KvGroup(layers, *shape) for shape, layers in counted.items()]
+        kept = window if kind == "window" else None
+        shape = heads, (k + v) * BYTES, kept, chunk if kind == "chunked" else None
+        places.setdefault(shape, []).append(layer)
+    index, indexers = _indexed(text, len(kinds))
+    groups = []
+    for (heads, size, kept, chunk), at in places.items():
+        chosen = tuple(layer for layer in indexers if layer in at)
+        groups.append(
+            KvGroup(
+                len(at),
+                heads,
+                size,
+                kept,
+                chunk=chunk,
+                common_window=common,
+                index=index if chosen else 0,
+                indexers=chosen,
+                at=_places(at, len(kinds)),
+            )
+        )
     return tuple(sorted(groups, key=lambda group: group.window is not None))
+
+
+def _common_window(text: View, model_type: str | None, kinds: Kinds) -> int | None:
+    """One window for all layers; what is as long as the context is none."""
+    if not keys.is_one_of(model_type, keys.ALL_SLIDE) or set(kinds) != {"full"}:
+        return None
+    if text.stated("layer_types") or text.flag("use_sliding_window") is False:
+        return None
+    return text.count(*keys.WINDOW)
 
 
 def _entries(text: View, model_type: str | None, layers: int) -> Callable[[int, str], _Entry]:
@@ -305,7 +402,9 @@ def _entries(text: View, model_type: str | None, layers: int) -> Callable[[int, 
     main = _main_kv_heads(text, model_type, heads)
     k = head_dim(text, model_type)
     v = text.count("v_head_dim") or k
-    by_kind = {"full": _full(text, _Entry(main, k, v)), "window": _window(text, _Entry(main, k, v))}
+    entry_of = _Entry(main, k, v)
+    full = _full(text, entry_of)
+    by_kind = {"full": full, "chunked": full, "window": _window(text, entry_of)}
     own = exceptions(text)
 
     def entry(index: int, kind: str) -> _Entry:

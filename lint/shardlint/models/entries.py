@@ -17,6 +17,7 @@ from shardlint.plan import KvGroup, ModelFacts
 SCHEMA_VERSION: Final = 1
 DEFAULTS: Final[dict[str, Any]] = {"vision_tower": False}
 """What a record means that leaves the key out; None is written as "unknown" there."""
+LAYERS_OF_GROUP: Final = ("indexers", "at")
 UNKNOWN: Final = "unknown"
 ASSUMED_QUANTIZATION: Final = "assumed_quantization"
 
@@ -56,9 +57,10 @@ def _against_default(value: Any, default: Any) -> Any:
 
 
 def _packed_group(group: KvGroup | StateGroup) -> dict[str, Any]:
-    """Without what has its default."""
+    """Without what has its default; layers as ranges."""
     whole = {field: getattr(group, field.name) for field in fields(group)}
-    return {field.name: value for field, value in whole.items() if value != field.default}
+    kept = {field.name: value for field, value in whole.items() if value != field.default}
+    return {k: ranges(v) if k in LAYERS_OF_GROUP else v for k, v in kept.items() if v != ()}
 
 
 def unpacked(id: str, record: Mapping[str, Any], weights: tuple[Block, ...] = ()) -> ModelFacts:
@@ -70,8 +72,13 @@ def unpacked(id: str, record: Mapping[str, Any], weights: tuple[Block, ...] = ()
             values[key] = None
     if "moe_layers" in record:
         values["moe_layers"] = numbers(record["moe_layers"])
-    values["kv_groups"] = [KvGroup(**group) for group in record.get("kv_groups", ())]
+    values["kv_groups"] = [_unpacked_group(group) for group in record.get("kv_groups", ())]
     values["states"] = [StateGroup(**group) for group in record.get("states", ())]
     values["weights"] = weights
     tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
     return ModelFacts(id=id, **{**values, **tuples})
+
+
+def _unpacked_group(group: Mapping[str, Any]) -> KvGroup:
+    layers = {key: numbers(group[key]) for key in LAYERS_OF_GROUP if key in group}
+    return KvGroup(**{**group, **layers})

@@ -129,7 +129,7 @@ VISION_HEADS: Final = (
 LAYER_WORDS: Final = {
     "full_attention": "full",
     "attention": "full",
-    "chunked_attention": "full",
+    "chunked_attention": "chunked",
     "deepseek_sparse_attention": "full",
     "sliding_attention": "window",
     "linear_attention": "none",
@@ -174,6 +174,14 @@ SLIDING_EVERY: Final = {
 """Every n-th layer is full, the others slide, where the config does not say so itself."""
 WINDOW_OF: Final = {"gpt_oss": 128, "gemma2": 4096, "olmo3": 4096}
 """The window where the config leaves the key out."""
+ALL_SLIDE: Final = ("mistral", "mixtral", "phi3*", "phi4", "phimoe", "starcoder2")
+"""A window that the config names without a pattern is one for all layers."""
+CHUNK_OF: Final = {"llama4*": 8192}
+"""Tokens of a chunk of attention where the config leaves the key out."""
+NO_ROPE_EVERY: Final = 4
+"""Every n-th layer of Llama 4 has no positions, where the config does not list them."""
+INDEXED_RATIO: Final = 4
+"""Layers of DeepSeek-V4 with this ratio choose among their entries by a key."""
 FULL_EVERY: Final = {"qwen3_next": 4, "qwen3_5*": 4}
 """Every n-th layer is attention, the others keep a fixed state."""
 

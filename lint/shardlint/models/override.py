@@ -26,6 +26,12 @@ GROUP_FIELDS: Final = {
     "bytes_per_head": COUNT,
     "window": COUNT,
     "shared": FLAG,
+    "chunk": COUNT,
+    "common_window": COUNT,
+    "ratio": COUNT,
+    "index": COUNT,
+    "indexers": LAYERS,
+    "at": LAYERS,
 }
 QUANTIZATION_FIELDS: Final = {
     "method": TEXT,
@@ -110,6 +116,7 @@ def _group(table: Mapping[str, Any], where: str) -> KvGroup:
     for key in ("layers", "heads", "bytes_per_head"):
         if key not in values:
             raise ModelError(f"{key} is missing in {where}")
+    values.update({key: tuple(values[key]) for key in ("indexers", "at") if key in values})
     return KvGroup(**values)
 
 
@@ -144,8 +151,7 @@ def stated_facts(
     values = _values(table, where)
     facts = replace(before, id=id, **values)
     if "kv_groups" not in values and any(key in values for key in CACHE_FIELDS):
-        alike = before.kv_groups in ((), plain_groups(before))
-        facts = replace(facts, kv_groups=plain_groups(facts) if alike else ())
+        facts = replace(facts, kv_groups=_groups_on_top(before, facts))
     if facts.dense_ffn is None and facts.intermediate_size and _is_dense(facts):
         facts = replace(facts, dense_ffn=True)
     return _with_weights(facts, before)
@@ -173,6 +179,20 @@ def _differ(facts: ModelFacts, before: ModelFacts, names: tuple[str, ...]) -> bo
 
 def _is_dense(facts: ModelFacts) -> bool:
     return facts.num_experts is None and facts.moe_intermediate_size is None
+
+
+BESIDE_THE_SHAPE: Final = ("common_window", "index", "indexers")
+"""What a group keeps when heads and widths are given anew."""
+
+
+def _groups_on_top(before: ModelFacts, facts: ModelFacts) -> tuple[KvGroup, ...]:
+    """The groups with new numbers, where all layers were alike before."""
+    if not before.kv_groups:
+        return plain_groups(facts)
+    kept = {name: getattr(before.kv_groups[0], name) for name in BESIDE_THE_SHAPE}
+    if before.kv_groups != tuple(replace(group, **kept) for group in plain_groups(before)):
+        return ()
+    return tuple(replace(group, **kept) for group in plain_groups(facts))
 
 
 def plain_groups(facts: ModelFacts) -> tuple[KvGroup, ...]:
