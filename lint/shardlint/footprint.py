@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from shardlint.matrices import Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
@@ -28,6 +28,7 @@ class Settings:
     size instead. `draft_tokens` are the tokens drafted per step, `draft` the method ("mtp",
     "eagle", ...). `offload` are bytes of weights kept in host memory per GPU; `whole_tower`: the
     vision tower is not cut. `capture_sizes` are the batch sizes of CUDA graphs, if stated.
+    `compute_capability` is the card's: kernels, and with them the layout of weights, depend on it.
     """
 
     share: float | None = None
@@ -48,6 +49,7 @@ class Settings:
     max_loras: int = 0
     max_lora_rank: int = 0
     whole_tower: bool | None = None
+    compute_capability: str | None = None
     text_only: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -156,6 +158,120 @@ class Beside:
     graphs: int = 0
     rest: int = 0
     graphs_outside: bool = False
+
+
+@record(kw_only=True)
+class Weights:
+    """Bytes of the weights of one rank by part; `unknown` are parts whose storage is not known."""
+
+    parts: Mapping[str, int]
+    unknown: frozenset[str] = frozenset()
+    stage: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.parts.values())
+
+
+@record(kw_only=True)
+class Footprint:
+    """What one GPU holds, in bytes.
+
+    `total` is the card's memory, `budget` what the engine may use of it; `kv` is what is left of
+    that for the KV cache, below zero where nothing is. `offloaded` bytes of the weights are kept in
+    host memory. `cache` is None where the layers of the model are not known.
+    """
+
+    total: int
+    budget: int
+    weights: Weights
+    beside: Beside
+    kv: int
+    cache: Cache | None
+    settings: Settings
+    offloaded: int = 0
+    assumes: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """Bytes before the first token is kept."""
+        beside = self.beside
+        graphs = 0 if beside.graphs_outside else beside.graphs
+        parts = beside.context + beside.collectives + beside.activations + graphs + beside.rest
+        return self.weights.bytes - self.offloaded + parts
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens that the KV cache holds, as the engine's log counts them."""
+        longest = self.settings.max_model_len
+        if self.cache is None or longest is None:
+            return None
+        return self.cache.tokens(max(0, self.kv), longest)
+
+    @property
+    def concurrency(self) -> float | None:
+        """Requests of the longest length that fit at the same time."""
+        longest = self.settings.max_model_len
+        if self.cache is None or longest is None:
+            return None
+        return self.cache.concurrency(max(0, self.kv), longest)
+
+    @property
+    def need(self) -> int | None:
+        """Bytes of KV cache that one request of the longest length takes."""
+        longest = self.settings.max_model_len
+        if self.cache is None or longest is None:
+            return None
+        return self.cache.need(longest) + self.cache.spare * self.cache.bytes_per_block
+
+    @property
+    def breakdown(self) -> Mapping[str, int]:
+        """Parts that add up to `total`; what the share leaves to others is "unused"."""
+        beside = self.beside
+        used = {
+            "weights": self.weights.bytes - self.offloaded,
+            "context": beside.context,
+            "collectives": beside.collectives,
+            "activations": beside.activations,
+            "graphs": beside.graphs,
+            "rest": beside.rest,
+            "kv_cache": max(0, self.kv),
+        }
+        return {**used, "unused": self.total - sum(used.values())}
+
+
+@record(kw_only=True)
+class Band:
+    """Bytes by which the memory left for the KV cache may be smaller or larger than estimated.
+
+    `weights` is the relative error of the weights alone; `rows` the logs that it rests on.
+    """
+
+    FEW: ClassVar[int] = 8
+    """Logs below which a class takes the widest band."""
+
+    kind: str
+    rows: int
+    weights: float
+    below: int
+    above: int
+
+    @property
+    def few(self) -> bool:
+        return self.rows < self.FEW
+
+
+@record(kw_only=True)
+class Sized:
+    """The memory of one GPU for one release and card, with how far the estimate may be off.
+
+    `made` is the estimate; `generous` the same on the largest card that the name can mean.
+    """
+
+    release: str
+    made: Footprint
+    generous: Footprint
+    band: Band
 
 
 class MemoryRules(Protocol):

@@ -147,9 +147,8 @@ def test_experts_of_another_type() -> None:
 
 
 def ignored(*names: str, layers: int | None = None) -> Any:
-    return (normalised({"quant_method": "fp8", "ignore": list(names)}, layers=layers) or {}).get(
-        "ignore"
-    )
+    stated = {"quant_method": "modelopt", "ignore": list(names)}
+    return (normalised(stated, layers=layers) or {}).get("ignore")
 
 
 @pytest.mark.parametrize(
@@ -229,9 +228,43 @@ def test_class_that_is_skipped_in_all_layers_is_not_counted() -> None:
     )
 
 
+def test_lists_of_other_tools_are_not_read_beside_fp8() -> None:
+    stated = {"quant_method": "fp8", "ignore": ["*.attn.*"], "modules_to_not_convert": ["gate"]}
+    found = normalised(stated, {"quantization": {"exclude_modules": ["lm_head"]}})
+    assert found is not None
+    assert ["router"] == found["ignore"]
+
+
+def test_single_matrices_of_a_class_are_named() -> None:
+    names = ["model.layers.0.self_attn.q_a_proj", "model.layers.0.self_attn.kv_a_proj_with_mqa"]
+    found = normalised({"quant_method": "modelopt", "ignore": names})
+    assert found is not None
+    assert {"attention": ["kv_a_proj", "q_a_proj"]} == found["ignore_only"]
+    found = normalised({"quant_method": "modelopt", "ignore": [*names, "re:.*self_attn.*"]})
+    assert found is not None
+    assert "ignore_only" not in found
+
+
+def test_schemes_by_class() -> None:
+    listed = {
+        "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.mlp.experts": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+        "model.layers.1.mlp.gate_proj": {"quant_algo": "FP8"},
+        "model.layers.2.mlp.gate_proj": {"quant_algo": "NVFP4", "group_size": 16},
+        "model.layers.2.input_layernorm": {"quant_algo": "NVFP4"},
+    }
+    found = normalised({"quant_algo": "MIXED_PRECISION", "quantized_layers": listed})
+    assert found is not None
+    assert {
+        "attention": {"quant_algo": "FP8"},
+        "dense_ffn": {"quant_algo": ""},
+        "expert": {"quant_algo": "NVFP4", "group_size": 16},
+    } == found["parts"]
+
+
 def test_names_that_are_no_texts_are_passed_over() -> None:
     assert {"method": "fp8", "bits": 8} == normalised(
-        {"quant_method": "fp8", "ignore": [None, 3, ["lm_head"]]}
+        {"quant_method": "fp8", "modules_to_not_convert": [None, 3, ["lm_head"]]}
     )
 
 

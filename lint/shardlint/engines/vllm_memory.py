@@ -6,6 +6,7 @@ are checked against its own classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 from typing import Any, Final
 
@@ -16,7 +17,9 @@ from shardlint.matrices import Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
-FP8_BLOCK_LEAST: Final = 32
+MXFP4_UNITS: Final = {"10.0": (128, 256), "10.3": (128, 256)}
+"""fused_moe/oracle/mxfp4.py: what expert width and hidden size are rounded up to, by card."""
+MXFP4_USUAL: Final = (64, 1)
 
 
 def _up(number: int, unit: int) -> int:
@@ -42,7 +45,7 @@ class VLLMMemory:
 
     def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
         if weight.part in EXPERTS:
-            return _expert(weight, model, ranks)
+            return _expert(weight, model, ranks, settings)
         tp = ranks.dense_tp
         if weight.part == "shared_expert" and ranks.ep > 1 and tp > 1 and ranks.attention_dp > 1:
             tp = 1
@@ -87,21 +90,29 @@ def _cut(weight: Weight, parts: int) -> Part:
     return Part(outputs, inputs, weight.count)
 
 
-def _expert(weight: Weight, model: ModelFacts, ranks: Ranks) -> Part:
-    """Whole experts with expert parallelism, else a cut of each."""
+def _expert(weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
+    """Whole experts with expert parallelism, else a cut of each; as wide as the kernels want it."""
+    part = _cut(weight, 1 if ranks.ep > 1 else ranks.moe_tp)
     if ranks.ep > 1:
-        whole = Part(weight.outputs, weight.inputs, -(-weight.count // ranks.ep))
-        return _padded(whole, weight, model)
-    return _padded(_cut(weight, ranks.moe_tp), weight, model)
-
-
-def _padded(part: Part, weight: Weight, model: ModelFacts) -> Part:
-    """What the kernels of a scheme make of an expert's part."""
+        part = Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
+    down = weight.split == "columns"
     quantization: Any = model.quantization or {}
+    if _is_mxfp4(quantization) and settings.quantization is None:
+        unit, hidden = MXFP4_UNITS.get(settings.compute_capability or "", MXFP4_USUAL)
+        units = (hidden, unit) if down else (unit, hidden)
+        return Part(_up(part.outputs, units[0]), _up(part.inputs, units[1]), part.count)
     block = quantization.get("weight_block_size")
     if isinstance(block, list | tuple) and len(block) == 2:
-        width = part.inputs if weight.split == "columns" else part.outputs
+        width = part.inputs if down else part.outputs
         if width % block[0]:
             side = gcd(block[0], width)
             return Part(part.outputs, part.inputs, part.count, (side, side))
     return part
+
+
+def _is_mxfp4(quantization: Mapping[str, Any]) -> bool:
+    own: Any = (quantization.get("parts") or {}).get("expert")
+    if own is not None:
+        return str(own.get("quant_algo")) == "MXFP4"
+    named = (str(quantization.get("method")), str(quantization.get("expert_dtype")))
+    return named[0] == "mxfp4" or named[1] == "fp4"

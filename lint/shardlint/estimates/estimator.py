@@ -10,12 +10,12 @@ from shardlint.demands import Demand, demand_of
 from shardlint.engine import Engine, refuses
 from shardlint.estimates.asked import Asked, EstimateError, shown
 from shardlint.estimates.lookups import Said, card_of, model_of, release_of, release_within
-from shardlint.footprint import MemoryRules, Settings
+from shardlint.footprint import Band, Footprint, MemoryRules, Settings
 from shardlint.plan import Device, Layout, ModelFacts, Options, Ranks, Releases, ServingPlan
 from shardlint.project import Setup
 from shardlint.record import record
-from shardlint.sizing.bands import Band, band
-from shardlint.sizing.memory import Footprint, capacity, footprint
+from shardlint.sizing.bands import band
+from shardlint.sizing.memory import capacity, footprint
 from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]

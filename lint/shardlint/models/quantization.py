@@ -23,6 +23,9 @@ SKIPPED: Final = (
     "ignored_layers",
     "llm_int8_skip_modules",
 )
+FP8: Final = "fp8"
+SKIPPED_BY_FP8: Final = ("ignored_layers", "modules_to_not_convert")
+"""The lists of this method; what other tools write beside them is not read with it."""
 MIXED: Final = "MIXED_PRECISION"
 
 FIELDS: Final = (
@@ -38,8 +41,10 @@ FIELDS: Final = (
     "kv_cache_quant_algo",
     "targets",
     "beside",
+    "parts",
     "ignore",
     "ignore_layers",
+    "ignore_only",
 )
 """Everything that a record can hold, in this order."""
 OF_METHOD: Final = {"fp8": {"bits": 8}, "mxfp4": {"bits": 4, "group_size": 32}}
@@ -57,11 +62,11 @@ CLASSES: Final = (
     ("mtp", r"(^|\.)mtp|eh_proj|nextn"),
     ("lm_head", r"lm_head|(^|\.)head$|output_layer"),
     ("embedding", r"embed|wte"),
-    ("norm", r"norm|bias$"),
+    ("norm", r"norm|bias$|conv1d"),
     ("indexer", r"indexer"),
     ("shared_expert", r"shared_experts?(?!_gate)(?![a-z])"),
     ("router", r"(^|\.)(gate|router)\*?$|shared_expert_gate"),
-    ("linear_attention", r"linear_attn|mamba|mixer\.(in_proj|out_proj|conv)|conv1d"),
+    ("linear_attention", r"linear_attn|mamba|mixer\.(in_proj|out_proj)"),
     ("attention", r"attn|attention|mixer\.[qkvo]_proj"),
     ("expert", r"experts"),
     ("dense_ffn", r"mlp|feed_forward|ffn|(gate|up|down)_proj"),
@@ -69,6 +74,8 @@ CLASSES: Final = (
 )
 """Classes of matrices and what their names look like; the first match decides."""
 NOT_MATRICES: Final = ("norm",)
+PIECEWISE: Final = ("attention", "indexer")
+"""Classes of which some checkpoints skip single matrices."""
 
 
 @lru_cache(maxsize=1)
@@ -81,7 +88,8 @@ def normalised(
 ) -> Mapping[str, Any] | None:
     """One record from `quantization_config` and hf_quant_config.json, None if both say nothing."""
     main, other = _view(stated), _beside(beside)
-    record = {**_read(other, layers), **_read(main, layers)}
+    own = main.word(*METHOD) == FP8
+    record = {**({} if own else _read(other, layers)), **_read(main, layers)}
     if not record:
         return None
     if "method" not in record:
@@ -117,6 +125,7 @@ def _is_named(beside: View) -> bool:
 def _read(view: View, layers: int | None) -> dict[str, Any]:
     method, algorithm = view.word(*METHOD), view.word("quant_algo")
     record: dict[str, Any] = {
+        "parts": _parts(view),
         "method": method,
         "format": view.word("format"),
         "quant_algo": algorithm,
@@ -197,18 +206,58 @@ def _kv_cache(view: View) -> str | None:
     return "FP8" if scheme.count("num_bits") == 8 else None
 
 
+# ------------------------------------------------------------------------- what is stored otherwise
+
+WEIGHTS_ONLY: Final = "W4A16_"
+"""ModelOpt's word for a scheme whose activations stay in 16 bits: the weights are the same."""
+
+
+def _parts(view: View) -> dict[str, Any] | None:
+    """Scheme by class of matrices, where a list gives one for each; a class with two has none."""
+    listed = view.get("quantized_layers")
+    if not isinstance(listed, Mapping):
+        return None
+    found: dict[str, set[tuple[str, int | None]]] = {}
+    for name, raw in listed.items():
+        of, stated = _class(str(name)), _view(raw)
+        algorithm = (stated.word("quant_algo") or "").replace(f"{WEIGHTS_ONLY}NV", "NV")
+        if of is not None and of not in NOT_MATRICES:
+            found.setdefault(of, set()).add((algorithm, stated.count(*GROUP)))
+    return {
+        of: {"quant_algo": algorithm, **({"group_size": group} if group else {})}
+        for of, schemes in sorted(found.items())
+        for algorithm, group in [next(iter(schemes)) if len(schemes) == 1 else ("", None)]
+    }
+
+
 # --------------------------------------------------------------------------- what is left alone
 
 
 def _skipped(view: View, layers: int | None) -> dict[str, Any]:
     """Classes of skipped matrices, and in how many layers where a list names layer by layer."""
-    names = [name for key in SKIPPED for name in view.items(key) if isinstance(name, str)]
+    keys = SKIPPED_BY_FP8 if view.word(*METHOD) == FP8 else SKIPPED
+    names = [name for key in keys for name in view.items(key) if isinstance(name, str)]
     found = _classes(names, layers)
     if not found:
         return {}
     some = {name: len(where) for name, where in found.items() if where and None not in where}
     partly = {name: n for name, n in some.items() if layers is None or n < layers}
-    return {"ignore": sorted(found), **({"ignore_layers": partly} if partly else {})}
+    only = _only(names)
+    return {
+        "ignore": sorted(found),
+        **({"ignore_layers": partly} if partly else {}),
+        **({"ignore_only": only} if only else {}),
+    }
+
+
+def _only(names: Iterable[str]) -> dict[str, list[str]]:
+    """Class to its matrices, where single ones are named and never the whole module."""
+    found: dict[str, set[str | None]] = {}
+    for name in names:
+        if (of := _class(name)) in PIECEWISE:
+            single = re.search(r"([a-z_]+_proj)(_with_mqa)?$", name)
+            found.setdefault(of or "", set()).add(single.group(1) if single else None)
+    return {of: sorted(n for n in some if n) for of, some in found.items() if None not in some}
 
 
 def _classes(names: Iterable[str], layers: int | None) -> dict[str, set[int | None]]:

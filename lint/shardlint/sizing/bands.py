@@ -12,37 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from shardlint.footprint import Band, Footprint
 from shardlint.plan import ModelFacts
-from shardlint.record import record
-from shardlint.sizing.memory import Footprint
 
 DATA: Final = Path(__file__).parent / "data" / "bands.json"
-FEW: Final = 8
-"""Logs below which a class takes the widest band."""
 WORDS: Final = {
     "plain": "models whose layers all keep every token",
     "latent": "models with a latent KV cache",
     "mixed": "models with sliding or recurrent layers",
     "other": "models whose storage or layers are not fully known",
 }
-
-
-@record(kw_only=True)
-class Band:
-    """Bytes by which the memory left for the KV cache may be smaller or larger than estimated.
-
-    `weights` is the relative error of the weights alone; `rows` the logs that it rests on.
-    """
-
-    kind: str
-    rows: int
-    weights: float
-    below: int
-    above: int
-
-    @property
-    def few(self) -> bool:
-        return self.rows < FEW
 
 
 @cache
@@ -65,7 +44,7 @@ def band(model: ModelFacts, made: Footprint) -> Band:
     classes: dict[str, Any] = _table()["classes"]
     kind = kind_of(model, made)
     own = classes[kind]
-    if own["rows"] < FEW:
+    if own["rows"] < Band.FEW:
         widest = {key: max(row[key] for row in classes.values()) for key in ("weights", "below")}
         own = {**own, **widest, "above": max(row["above"] for row in classes.values())}
     return Band(

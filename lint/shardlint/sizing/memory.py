@@ -10,11 +10,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardlint.footprint import Beside, Cache, MemoryRules, Part, Settings
+from shardlint.footprint import Footprint, MemoryRules, Part, Settings, Weights
 from shardlint.matrices import Block, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
 from shardlint.sizing.storage import Storage
+
+__all__ = ["GIB", "MIB", "Footprint", "Weights", "capacity", "footprint", "most", "weights"]
 
 GIB: Final = 2**30
 MIB: Final = 2**20
@@ -40,19 +42,6 @@ def most(device: Device) -> int | None:
 
 
 # ---------------------------------------------------------------------------------- the weights
-
-
-@record(kw_only=True)
-class Weights:
-    """Bytes of the weights of one rank by part; `unknown` are parts whose storage is not known."""
-
-    parts: Mapping[str, int]
-    unknown: frozenset[str] = frozenset()
-    stage: int = 0
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.parts.values())
 
 
 def weights(
@@ -141,73 +130,6 @@ def _stands_here(
 
 
 # -------------------------------------------------------------------------------------- the sum
-
-
-@record(kw_only=True)
-class Footprint:
-    """What one GPU holds, in bytes.
-
-    `total` is the card's memory, `budget` what the engine may use of it; `kv` is what is left of
-    that for the KV cache, below zero where nothing is. `offloaded` bytes of the weights are kept in
-    host memory. `cache` is None where the layers of the model are not known.
-    """
-
-    total: int
-    budget: int
-    weights: Weights
-    beside: Beside
-    kv: int
-    cache: Cache | None
-    settings: Settings
-    offloaded: int = 0
-    assumes: tuple[str, ...] = ()
-
-    @property
-    def needed(self) -> int:
-        """Bytes before the first token is kept."""
-        beside = self.beside
-        graphs = 0 if beside.graphs_outside else beside.graphs
-        parts = beside.context + beside.collectives + beside.activations + graphs + beside.rest
-        return self.weights.bytes - self.offloaded + parts
-
-    @property
-    def tokens(self) -> int | None:
-        """Tokens that the KV cache holds, as the engine's log counts them."""
-        longest = self.settings.max_model_len
-        if self.cache is None or longest is None:
-            return None
-        return self.cache.tokens(max(0, self.kv), longest)
-
-    @property
-    def concurrency(self) -> float | None:
-        """Requests of the longest length that fit at the same time."""
-        longest = self.settings.max_model_len
-        if self.cache is None or longest is None:
-            return None
-        return self.cache.concurrency(max(0, self.kv), longest)
-
-    @property
-    def need(self) -> int | None:
-        """Bytes of KV cache that one request of the longest length takes."""
-        longest = self.settings.max_model_len
-        if self.cache is None or longest is None:
-            return None
-        return self.cache.need(longest) + self.cache.spare * self.cache.bytes_per_block
-
-    @property
-    def breakdown(self) -> Mapping[str, int]:
-        """Parts that add up to `total`; what the share leaves to others is "unused"."""
-        beside = self.beside
-        used = {
-            "weights": self.weights.bytes - self.offloaded,
-            "context": beside.context,
-            "collectives": beside.collectives,
-            "activations": beside.activations,
-            "graphs": beside.graphs,
-            "rest": beside.rest,
-            "kv_cache": max(0, self.kv),
-        }
-        return {**used, "unused": self.total - sum(used.values())}
 
 
 def footprint(

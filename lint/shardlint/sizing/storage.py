@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from shardlint.footprint import Part
@@ -64,10 +65,12 @@ Record = Mapping[str, Any]
 
 def _fp8(record: Record) -> Scheme:
     block = record.get("weight_block_size")
+    small = record.get("expert_dtype") == "fp4"  # DeepSeek-V4: scales are exponents alone
+    if small and block is None:
+        block = (128, 128)
     if isinstance(block, list | tuple) and len(block) == 2:
-        one_byte = record.get("expert_dtype") is not None  # DeepSeek-V4: exponents alone
         return Scheme(
-            name="FP8 block", bits=8, block=(block[0], block[1]), scale=1 if one_byte else 4,
+            name="FP8 block", bits=8, block=(block[0], block[1]), scale=1 if small else 4,
             kept_block=True,
         )  # fmt: skip
     if record.get("method") == "compressed-tensors":
@@ -164,13 +167,15 @@ class Storage:
 
     `main` is for the matrices that nothing else is said of; None: not known. `parts` are classes
     stored otherwise, `skipped` the classes left in the model's own type, each with the number of
-    layers in which it is (None: in all); `first_layers` are left alone whole.
+    layers in which it is (None: in all); of a class in `only`, just these matrices are skipped.
+    `first_layers` are left alone whole.
     """
 
     main: Scheme | None
     plain: Scheme = PLAIN
     parts: Mapping[str, Scheme | None]
     skipped: Mapping[str, int | None]
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first_layers: int = 0
 
     def bytes(self, weight: Weight, part: Part, layers: tuple[int, ...], of: int) -> int | None:
@@ -179,7 +184,7 @@ class Storage:
         plain = WIDE if weight.element == 4 else self.plain
         own = self.scheme(weight)
         left = sum(layer < self.first_layers for layer in layers)
-        if weight.part in self.skipped:
+        if self._is_skipped(weight):
             some = self.skipped[weight.part]
             share = 1.0 if some is None or of <= 0 else min(1.0, some / of)
             left = max(left, round(count * share) if layers else 1)
@@ -189,6 +194,10 @@ class Storage:
             return None
         quantized = 0 if own is None else own.bytes(part) * (count - left)
         return quantized + plain.bytes(part) * left
+
+    def _is_skipped(self, weight: Weight) -> bool:
+        only = self.only.get(weight.part)
+        return weight.part in self.skipped and (only is None or weight.name in only)
 
     def scheme(self, weight: Weight) -> Scheme | None:
         """What the weight is stored in where it is not skipped."""
@@ -210,10 +219,13 @@ def storage(record: Record | None, plain: Scheme = PLAIN) -> Storage:
     first = skipped.pop("layer", None) or 0
     if record.get("expert_dtype") == "fp4" and "expert" not in parts:
         parts["expert"] = NVFP4 if record.get("group_size") == 16 else MXFP4
-    main = None if parts and record.get("quant_algo") == "MIXED_PRECISION" else scheme_of(record)
+    main = scheme_of(record)
     if main is None and parts:
-        main = scheme_of({**record, "quant_algo": None}) or plain
-    return Storage(main=main, plain=plain, parts=parts, skipped=skipped, first_layers=first)
+        main = plain  # each class that is not plain is named
+    only = {of: tuple(names) for of, names in (record.get("ignore_only") or {}).items()}
+    return Storage(
+        main=main, plain=plain, parts=parts, skipped=skipped, only=only, first_layers=first
+    )
 
 
 # ------------------------------------------------------------------------------- by a word
