@@ -168,7 +168,9 @@ class Estimator:
         ranks = engine.ranks(layout, model, None)
         made = footprint(model, ranks, layout, settings, rules, storage_, device, total)
         if made is None:
-            raise EstimateError(f"model: the weights of {facts.id} are not known matrix by matrix")
+            what = f"model: the weights of {facts.id} are not known matrix by matrix"
+            share = f"the share of memory that {engine.label} {release} uses is not known"
+            raise EstimateError(share if facts.weights and facts.num_layers else what)
         margin = band(model, made)
         return Estimate(
             asked=None,
