@@ -170,7 +170,7 @@ def _kind(value: Schema, root: Schema) -> str:
         return f"`{value['const']}`"
     if "anyOf" in value:
         return " or ".join(dict.fromkeys(_kind(item, root) for item in value["anyOf"]))
-    kind = value["type"]
+    kind = value.get("type", "anything")
     if kind == "array":
         return f"list of {_plural(_kind(value['items'], root))}"
     return " or ".join(
@@ -188,9 +188,11 @@ def json_formats() -> str:
         "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
         " when a field is removed or\nchanges its meaning.\n",
     ]
-    for name in ("check", "inspect", "models_show"):
+    for name in ("check", "inspect", "estimate", "models_show"):
         root = schema(name)
-        text += f"\n## {root['title']}\n\n{root['description']}\n\n", _fields(root, root)
+        text.append(f"\n## {root['title']}\n\n{root['description']}\n\n")
+        if "properties" in root:
+            text.append(_fields(root, root))
         for part, value in root["$defs"].items():
             about = f"{value['description']}\n\n" if "description" in value else ""
             if value.get("properties"):

@@ -415,6 +415,98 @@ def inspect(paths: tuple[str, ...], report: str, origins: bool, **given: Any) ->
                 inspection.write_text(project, out)
 
 
+# ----------------------------------------------------------------------------------- estimate
+
+ASKED = (
+    ("--model", "ID|PATH", "Model: an id, the last part of one, or a folder with config.json."),
+    ("--gpu", "NAME", "Card."),
+    ("--gpu-mem-gib", "GIB", "Memory of the card as the engine sees it."),
+    ("--engine", "NAME", "Engine (default: vllm)."),
+    ("--engine-version", "VERSION", "Release of the engine."),
+    ("--tp", "N", "Tensor parallelism of attention. GPUs = TP × PP × DP × attention DP."),
+    ("--pp", "N", "Pipeline stages."),
+    ("--dp", "N", "Data parallelism."),
+    ("--attention-dp", "N", "Data parallelism of attention inside a replica."),
+    ("--ep", "N", "Ranks that experts are shared out to (1: off)."),
+    ("--dcp", "N", "Decode context parallelism."),
+    ("--dtype", "TYPE", "Type that is computed in."),
+    ("--quantization", "WORDS", "How weights are stored, if not as the checkpoint says."),
+    ("--kv-cache-dtype", "TYPE", "Type of the KV cache."),
+    ("--gpu-memory-utilization", "SHARE", "Share of the card that the engine uses."),
+    ("--mem-fraction-static", "SHARE", "The same for SGLang."),
+    ("--max-model-len", "TOKENS", "Longest request."),
+    ("--max-num-seqs", "N", "Requests at the same time."),
+    ("--max-num-batched-tokens", "TOKENS", "Tokens of one step."),
+    ("--isl", "TOKENS", "Input tokens of a request."),
+    ("--osl", "TOKENS", "Output tokens of a request."),
+    ("--concurrency", "N", "Requests of that length at the same time, in one replica."),
+    ("--replicas", "N", "Replicas."),
+)
+"""Options whose values are read as the keys of a batch are."""
+
+asked_options = options(
+    *(click.option(name, metavar=metavar, help=text) for name, metavar, text in ASKED),
+    click.option("--enforce-eager", is_flag=True, default=None, help="No CUDA graphs."),
+)
+
+
+@main.command()
+@asked_options
+@click.option(
+    "--batch",
+    metavar="FILE|-",
+    help="One JSON object a line, with these options as keys and an id; one result a line.",
+)
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@online_option
+@config_option
+def estimate(
+    batch: str | None, report: str, online: bool, config: str | None, **given: Any
+) -> None:
+    """Estimate the memory of one GPU: weights, KV cache, what is needed beside them.
+
+    With --batch, options stand in where a line states nothing, and the exit code is 1 if some line
+    could not be answered.
+    """
+    stated = {name: value for name, value in given.items() if value is not None}
+    with explained():
+        setup = _setup(config, online=online)
+        if batch is not None:
+            raise SystemExit(_batch(setup, batch, stated))
+        _estimate(setup, stated, report)
+
+
+def _estimate(setup: Setup, stated: dict[str, Any], report: str) -> None:
+    from shardlint import estimates
+    from shardlint.reports import estimation
+
+    try:
+        found = estimates.estimate(setup, estimates.asked_of(stated))
+    except estimates.EstimateError as error:
+        raise Failure(f"estimate: {error}") from None
+    if report == "json":
+        _json(estimates.estimate_record(found))
+        return
+    with _output(None, sys.stdout) as out:
+        estimation.write(found, out)
+
+
+def _batch(setup: Setup, name: str, stated: dict[str, Any]) -> int:
+    """Answer line by line, so that a pipe gets each answer when it is asked for."""
+    import json
+
+    from shardlint.estimates import Estimator
+    from shardlint.estimates.batch import answers
+
+    failed = False
+    with sys.stdin.buffer if name == "-" else Path(name).open("rb") as lines:
+        for answer in answers(lines, Estimator(setup), stated):
+            failed = failed or "error" in answer
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+    return int(failed)
+
+
 # ------------------------------------------------------------------------- rules, models, gpus
 
 

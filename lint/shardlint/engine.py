@@ -54,6 +54,19 @@ class Engine(Protocol):
 
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks: ...
 
+    def releases(self) -> tuple[str, ...]:
+        """Releases that were opened, oldest first; empty: none of this engine."""
+        ...
+
+    def spread(
+        self, *, tp: int, pp: int, dp: int, attention_dp: int, ep: int | bool, dcp: int
+    ) -> Layout:
+        """What the engine is asked for so many ranks: `tp` ranks share one layer's attention.
+
+        `dp` and `attention_dp` multiply the ranks; `ep` is a size, or whether there is any.
+        """
+        ...
+
     def memory(self, release: str) -> MemoryRules | None:
         """How one release uses memory; None: not known for this engine."""
         ...

@@ -406,7 +406,14 @@ class KvBudget:
 
 @record(kw_only=True)
 class Memory:
-    """Settings that decide memory."""
+    """Settings that decide memory.
+
+    `dtype` is the type that is computed in; `offload` are bytes of weights kept in host memory per
+    GPU; `draft` is the method that drafts `draft_tokens` tokens per step; `max_loras` is 0 without
+    adapters. With `whole_tower` the vision tower is not cut, with `text_only` it is not loaded.
+    `capture_sizes` are the batch sizes of CUDA graphs (empty: there are none), `variables` those
+    of the engine's variables that matter, by name.
+    """
 
     budget: KvBudget = KvBudget()
     max_model_len: Known[int] = Known.unset()
@@ -417,6 +424,17 @@ class Memory:
     block_size: Known[int] = Known.unset()
     enforce_eager: Known[bool] = Known.unset()
     prefix_caching: Known[bool] = Known.unset()
+    chunked_prefill: Known[bool] = Known.unset()
+    dtype: Known[str] = Known.unset()
+    offload: Known[int] = Known.unset()
+    draft: Known[str | None] = Known.unset()
+    draft_tokens: Known[int] = Known.unset()
+    max_loras: Known[int] = Known.unset()
+    max_lora_rank: Known[int] = Known.unset()
+    whole_tower: Known[bool] = Known.unset()
+    text_only: Known[bool] = Known.unset()
+    capture_sizes: Known[tuple[int, ...] | None] = Known.unset()
+    variables: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 GpuCount: TypeAlias = int | Literal["all"]

@@ -494,6 +494,11 @@ class FlagTable(FlagView):
         return self._data.replaced_by.get(name)
 
     @property
+    def releases(self) -> tuple[str, ...]:
+        """Those that were opened, oldest first."""
+        return tuple(self._data.releases)
+
+    @property
     def first_release(self) -> str:
         return str(self._data.raw["supported"]["first"])
 

@@ -62,6 +62,14 @@ class RecognisedEngine:
     def ranks(self, layout: Layout, model: ModelFacts | None, devices: int | None) -> Ranks:
         raise LookupError(f"the ranks of {self.label} are not known")
 
+    def releases(self) -> tuple[str, ...]:
+        return ()
+
+    def spread(
+        self, *, tp: int, pp: int, dp: int, attention_dp: int, ep: int | bool, dcp: int
+    ) -> Layout:
+        return Layout(tp=tp, pp=pp, dp=dp, attention_dp=attention_dp, ep=ep, dcp=dcp)
+
     def memory(self, release: str) -> MemoryRules | None:
         return None
 

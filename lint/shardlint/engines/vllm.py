@@ -13,7 +13,14 @@ from dataclasses import fields, replace
 from posixpath import basename
 from typing import Any, TypeVar
 
-from shardlint.engines import flags, launchers, vllm_command, vllm_constraints, vllm_remarks
+from shardlint.engines import (
+    flags,
+    launchers,
+    vllm_command,
+    vllm_constraints,
+    vllm_remarks,
+    vllm_settings,
+)
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
 from shardlint.engines.vllm_command import Command, Version
 from shardlint.engines.vllm_memory import VLLMMemory
@@ -144,13 +151,14 @@ class VLLM:
 
     def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
         parsed = _with_file(version.parsed)
+        options = _options(parsed, version.view, launch)
         return _Facts(
             model=_reshaped(_model(parsed, version.view, serve), parsed),
             shape_of=_reshaped(_shape_of(parsed), parsed),
             served_name=parsed.read("--served-model-name", str),
             layout=_doubted(_layout(parsed, launch), parsed, version.view),
-            memory=_doubted(_memory(parsed), parsed, version.view),
-            options=_options(parsed, version.view, launch),
+            memory=_doubted(vllm_settings.memory(parsed, options), parsed, version.view),
+            options=options,
             open_ended=parsed.incomplete,
         )
 
@@ -222,6 +230,15 @@ class VLLM:
             coupled=layout.dp if model is not None and model.moe else 1,
             visible_devices=devices,
         )
+
+    def releases(self) -> tuple[str, ...]:
+        return self.table.releases
+
+    def spread(
+        self, *, tp: int, pp: int, dp: int, attention_dp: int, ep: int | bool, dcp: int
+    ) -> Layout:
+        """Every data-parallel rank has an attention of its own; the size of EP follows."""
+        return Layout(tp=tp, pp=pp, dp=dp * attention_dp, ep=ep is True or ep > 1, dcp=dcp)
 
     def memory(self, release: str) -> MemoryRules | None:
         return VLLMMemory(release)
@@ -467,31 +484,6 @@ def _executor(parsed: ParsedWords) -> Known[Any]:
         return executor
     stated = executor.or_default(Known.of(None))
     return combine(lambda one, two: one if one == RAY else two, backend, stated, how="stated")
-
-
-def _memory(parsed: ParsedWords) -> Memory:
-    read = parsed.read
-    return Memory(
-        budget=KvBudget(
-            share=read("--gpu-memory-utilization", flags.fraction),
-            of="total",
-            bytes=read("--kv-cache-memory-bytes", flags.human),
-        ),
-        max_model_len=read("--max-model-len", _length),
-        max_num_seqs=read("--max-num-seqs", flags.whole),
-        max_num_batched_tokens=read("--max-num-batched-tokens", flags.human),
-        kv_cache_dtype=read("--kv-cache-dtype", str),
-        quantization=read("--quantization", str),
-        block_size=read("--block-size", flags.whole),
-        enforce_eager=parsed.switched("--enforce-eager"),
-        prefix_caching=parsed.switched("--enable-prefix-caching"),
-    )
-
-
-def _length(text: str) -> int:
-    if text.strip().lower() in ("auto", "-1"):
-        raise ValueError(f"{text.strip()!r} lets the engine choose")
-    return flags.human(text)
 
 
 # --------------------------------------------------------------------------------------- ranks

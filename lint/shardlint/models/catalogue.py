@@ -124,6 +124,20 @@ class Catalogue:
             confirmed=(),
         )
 
+    def named(self, name: str) -> ModelFacts | None:
+        """The model whose id ends in this name, whoever its owner; ids before other names.
+
+        Of several, one whose facts are certain, then the first by its id.
+        """
+        from shardlint.models.names import last_part
+
+        wanted = name.lower()
+        for names in (self.ids(), sorted(self._data["aliases"])):
+            found = [self.lookup(id) for id in names if last_part(id) == wanted]
+            if known := [facts for facts in found if facts is not None]:
+                return min(known, key=lambda facts: (len(facts.assumed) > 0, facts.id.lower()))
+        return None
+
     def ids(self) -> tuple[str, ...]:
         """Every id that is known, sorted."""
         return tuple(sorted({*self._records, *self._entries, *self._overrides}, key=str.lower))

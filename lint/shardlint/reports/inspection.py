@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from shardlint.engine import Engine
+from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_record
 from shardlint.known import Known
 from shardlint.plan import Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
+from shardlint.reports import estimation
 from shardlint.reports.words import counted
 
 FIELDS = {
@@ -47,6 +49,10 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
     replicas = _effective(plan, "replicas").only
+    memory, why = plan_memory(plan, project)
+    unknown = [{"field": item.field, "reason": item.reason} for item in plan.unknowns]
+    if why is not None:
+        unknown.append({"field": "memory", "reason": why})
     record: dict[str, Any] = {
         "id": plan.id,
         "name": plan.name,
@@ -67,13 +73,22 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "gpus_per_replica": ranks.gpus if ranks else None,
         "gpus_total": ranks.gpus * replicas if ranks and replicas is not None else None,
         "ranks": _ranks(ranks),
+        "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
-        "unknown": [{"field": item.field, "reason": item.reason} for item in plan.unknowns],
+        "unknown": unknown,
         "surroundings": _surroundings(plan.placement),
     }
     if origins:
         record["origins"] = dict(_origins(plan, project))
     return record
+
+
+def plan_memory(plan: ServingPlan, project: Project) -> tuple[Estimate | None, str | None]:
+    """The memory of a plan of which enough is decided, else what is not."""
+    try:
+        return estimate_plan(plan, project.setup), None
+    except EstimateError as error:
+        return None, str(error)
 
 
 def _surroundings(placement: Placement) -> dict[str, Any]:
@@ -205,6 +220,9 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
         f" × {gpu}" if gpu else ""
     )
+    memory, _ = plan_memory(plan, project)
+    for at, line in enumerate(estimation.short(memory) if memory else ()):
+        yield f"  {'' if at else 'memory':<9} {line}"
     if (shm := plan.placement.shm_bytes).is_known and not plan.placement.shm_ample:
         default = ", which is the default" if shm.how == "defaulted" else ""
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"

@@ -6,6 +6,7 @@ scheme that is not known costs what is not known: None, never a guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Final
@@ -225,3 +226,101 @@ def storage(record: Record | None, plain: Scheme = PLAIN) -> Storage:
     return Storage(
         main=main, plain=plain, parts=parts, skipped=skipped, only=only, first_layers=first
     )
+
+
+# ------------------------------------------------------------------------------- by a word
+
+NO_WORD: Final = frozenset({"", "auto", "none", "null", "default", "checkpoint"})
+"""Words that leave the checkpoint as it is."""
+CONTAINERS: Final = frozenset(
+    {"modelopt", "compressed tensors", "quark", "torchao", "marlin", "triton", "quantized",
+     "inc", "autoquant"}
+)  # fmt: skip
+"""Tools and formats that hold weights of more than one family: alone they name none."""
+NVIDIA_FP4: Final = {"method": "modelopt", "quant_algo": "NVFP4", "bits": 4, "group_size": 16}
+INTEGER: Final = {"method": "compressed-tensors", "type": "int"}
+
+WORDS: Final[tuple[tuple[str, tuple[str, ...], Record], ...]] = (
+    (r"bf16|bfloat16|[fb]p16|float16|half|16 ?bits?|fp32|float32|unquantized", ("plain",), {}),
+    (r"nvfp4|modelopt fp4", ("nvfp4", "mixed"), NVIDIA_FP4),
+    (r"modelopt mixed|mixed precision|mixed", ("mixed",), {}),
+    (r"mxfp4", ("mxfp4",), {"method": "mxfp4", "bits": 4, "group_size": 32}),
+    (r"mxfp8", ("mxfp8",),
+     {"method": "modelopt", "quant_algo": "MXFP8", "bits": 8, "group_size": 32}),
+    (r"fp4|float4|w4a4", ("nvfp4", "mxfp4", "mixed"), NVIDIA_FP4),
+    (r"fp8 .*block.*|.*block fp8|fp8 128x128|deepgemm", ("fp8",),
+     {"method": "fp8", "bits": 8, "weight_block_size": (128, 128)}),
+    (r"fp8( .*)?|.* fp8|float8.*|ptpc fp8|fbgemm fp8|fp8 e4m3|fp8wo|float8wo", ("fp8",),
+     {"method": "fp8", "bits": 8}),
+    (r"(bitsandbytes|bnb).*(8 ?bits?|int8)|llm int8", ("int8bnb",),
+     {"method": "bitsandbytes", "bits": 8}),
+    (r"bitsandbytes.*|bnb.*|nf4|qlora", ("nf4",), {"method": "bitsandbytes", "bits": 4}),
+    (r"w8a8.*|smoothquant|int8dq|int8 dynamic", ("int8",),
+     {**INTEGER, "bits": 8, "activation_bits": 8}),
+    (r"(gptq|auto ?round).*(8 ?bits?|int8).*", ("int8",),
+     {"method": "gptq", "bits": 8, "group_size": 128}),
+    (r"awq.*", ("int4",), {"method": "awq", "bits": 4, "group_size": 128}),
+    (r"gptq.*", ("int4",), {"method": "gptq", "bits": 4, "group_size": 128}),
+    (r"auto ?round.*", ("int4",), {"method": "auto-round", "bits": 4, "group_size": 128}),
+    (r"w4a16.*|w4a8.*|int4.*|[ui]?int4|4 ?bits?", ("int4",),
+     {**INTEGER, "bits": 4, "group_size": 128}),
+    (r"w8a16.*|int8.*|8 ?bits?", ("int8",), {**INTEGER, "bits": 8}),
+)  # fmt: skip
+"""Patterns of a word, the families that it can mean, and the record where a checkpoint has none of
+them. The first match decides; a whole text is tried before its single words."""
+
+
+def record_of(word: str | None, own: Record | None) -> tuple[Record, str | None]:
+    """The record of the weights that free text asks for, and what had to be assumed.
+
+    `own` is what the checkpoint says of itself. It holds wherever the text does not clearly name
+    another family: then it knows what stays in 16 bits, and the text does not.
+    """
+    text = " ".join(re.sub(r"[^a-z0-9]+", " ", (word or "").lower()).split())
+    if text in NO_WORD:
+        return _own(own)
+    row = _row_of(text)
+    if row is None:
+        record, more = _own(own)
+        named = "names no way of storing" if text in CONTAINERS else "is not known"
+        said = f"quantization {_short(word)} {named}: the checkpoint's own is taken"
+        return record, f"{said}; {more}" if more else said
+    _, families, made = row
+    if own is not None and set(families) & _families(own):
+        return own, None
+    if families == ("mixed",):
+        record, more = _own(own)
+        return record, more or f"quantization {_short(word)}: the checkpoint's own is taken"
+    if families == ("plain",):
+        asked = "16 bits are taken as asked, and the checkpoint's own record says otherwise"
+        return {}, asked if own else None
+    return made, f"all matrices that can be are taken to be stored as {_short(word)} says"
+
+
+def _own(own: Record | None) -> tuple[Record, str | None]:
+    if own is not None:
+        return own, None
+    return {}, "how the weights are stored is not known: 16 bits are taken"
+
+
+def _row_of(text: str) -> tuple[str, tuple[str, ...], Record] | None:
+    """The row that the whole text means, else the first row that one of its words means."""
+    for row in WORDS:
+        if re.fullmatch(row[0], text):
+            return row
+    words = text.split()
+    return next((row for row in WORDS if any(re.fullmatch(row[0], word) for word in words)), None)
+
+
+def _families(record: Record) -> set[str]:
+    """Every family that is in a checkpoint."""
+    found = {family(record), *(family(part) for part in (record.get("parts") or {}).values())}
+    if record.get("expert_dtype") == "fp4":
+        found |= {"nvfp4" if record.get("group_size") == 16 else "mxfp4", "fp8"}
+    if record.get("quant_algo") == "MIXED_PRECISION":
+        found.add("mixed")
+    return {word for word in found if word is not None}
+
+
+def _short(word: str | None) -> str:
+    return repr(word if word is None or len(word) <= 40 else f"{word[:39]}…")

@@ -78,6 +78,17 @@ class ToyEngine:
             visible_devices=devices,
         )
 
+    def releases(self) -> tuple[str, ...]:
+        return ("1.0",)
+
+    def spread(
+        self, *, tp: int, pp: int, dp: int, attention_dp: int, ep: int | bool, dcp: int
+    ) -> Layout:
+        return Layout(tp=tp, pp=pp, dp=dp, attention_dp=attention_dp, ep=ep, dcp=dcp)
+
+    def memory(self, release: str) -> None:
+        return None
+
     def constraints(
         self,
         model: ModelFacts | None,

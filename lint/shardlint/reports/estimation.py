@@ -1,0 +1,188 @@
+"""An estimate for people: a bar of one GPU's memory, what its cache holds, how sure that is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Final, TextIO
+
+from shardlint.estimates import Estimate, apportioned
+from shardlint.reports.colour import Paint, painter
+from shardlint.reports.words import counted, printable
+from shardlint.sizing.bands import WORDS
+from shardlint.sizing.memory import GIB
+
+WIDTH: Final = 80
+WIDEST: Final = 120
+
+PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "weights": ("weights", "█", "#"),
+    "context": ("context", "▚", "c"),
+    "collectives": ("collectives", "▞", "n"),
+    "activations": ("activations", "▓", "a"),
+    "graphs": ("CUDA graphs", "▒", "g"),
+    "rest": ("rest", "▤", "r"),
+    "kv_cache": ("KV cache", "░", "="),
+    "unused": ("unused", "·", "."),
+}
+"""Parts of the card: their names, and their marks with and without Unicode."""
+OVER: Final = "not there"
+"""What `unused` is called where the parts exceed the card."""
+
+VERDICTS: Final = {
+    "fits": "fits",
+    "tight": "tight: within the band, it may fit or not",
+    "does_not_fit": "does not fit",
+}
+
+
+def write(found: Estimate, out: TextIO) -> None:
+    out.write("\n".join(lines(found, _width(out), _unicode(out), painter(out))) + "\n")
+
+
+def _width(out: TextIO) -> int:
+    """Of the terminal; a file has one that does not depend on where it is written."""
+    return min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns) if out.isatty() else WIDTH
+
+
+def _unicode(out: TextIO) -> bool:
+    """The stream can write all marks."""
+    try:
+        "".join(mark for _, mark, _ in PARTS.values()).encode(out.encoding or "utf-8")
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+def lines(found: Estimate, width: int, unicode: bool, paint: Paint) -> Iterator[str]:
+    made = found.made
+    model, card = printable(found.model.id), printable(found.device.name)
+    yield f"{paint(model, 'bold')} on {card}, {found.engine} {found.release}"
+    yield layout_line(found)
+    yield from _fleet(found)
+    yield ""
+    yield f"One GPU, {made.total / GIB:.2f} GiB as the engine sees it"
+    yield bar(made.breakdown, width, unicode)
+    yield from legend(made.breakdown, unicode)
+    yield ""
+    yield from _cache(found)
+    yield from _workload(found)
+    yield f"band      {band_words(found)}"
+    verdict = paint(VERDICTS[found.verdict], "info" if found.verdict == "fits" else "warning")
+    yield f"verdict   {verdict}{_short_of(found)}"
+    for sentence in found.assumptions:
+        yield f"assumes   {printable(sentence)}"
+
+
+def layout_line(found: Estimate) -> str:
+    """The GPU product written out, without what is 1."""
+    layout, ranks = found.layout, found.ranks
+    sizes = {"TP": layout.tp, "PP": layout.pp, "DP": layout.dp * layout.attention_dp}
+    product = " × ".join(
+        f"{name} {size}" for name, size in sizes.items() if size > 1 or name == "TP"
+    )
+    beside = [f"EP {ranks.ep}"] if ranks.ep > 1 else []
+    beside += [f"DCP {layout.dcp}"] if layout.dcp > 1 else []
+    return f"{product} = {counted(found.gpus, 'GPU')}" + "".join(f", {word}" for word in beside)
+
+
+def _fleet(found: Estimate) -> Iterator[str]:
+    replicas = found.asked.replicas if found.asked is not None else None
+    if replicas is None:
+        return
+    tokens = found.made.tokens
+    held = "" if tokens is None else f", {tokens * found.dp_ranks * replicas:,} KV cache tokens"
+    yield f"{counted(replicas, 'replica')} = {counted(found.gpus * replicas, 'GPU')}{held}"
+
+
+# ---------------------------------------------------------------------------------------- the bar
+
+
+def bar(breakdown: Mapping[str, int], width: int, unicode: bool) -> str:
+    """The parts side by side; where they exceed the card, the bar is all of them."""
+    shown = {name: max(0, value) for name, value in breakdown.items()}
+    total = sum(shown.values())
+    if not total:
+        return ""
+    cells = apportioned(shown, total, max(1, width))
+    return "".join(PARTS[name][1 if unicode else 2] * count for name, count in cells.items())
+
+
+def legend(breakdown: Mapping[str, int], unicode: bool) -> Iterator[str]:
+    """Every part in GiB; they add up to the card to the last digit."""
+    for name, hundredths in apportioned(breakdown, GIB, 100).items():
+        if not breakdown[name]:
+            continue
+        label, *marks = PARTS[name]
+        if hundredths < 0:
+            yield f"! {OVER:<12} {-hundredths / 100:>8.2f} GiB"
+        else:
+            yield f"{marks[0] if unicode else marks[1]} {label:<12} {hundredths / 100:>8.2f} GiB"
+
+
+# -------------------------------------------------------------------------------------- the cache
+
+
+def _cache(found: Estimate) -> Iterator[str]:
+    made = found.made
+    tokens, longest, concurrency = made.tokens, made.settings.max_model_len, made.concurrency
+    if made.cache is None:
+        yield f"KV cache  {max(0, made.kv) / GIB:.2f} GiB a GPU; its tokens are not known"
+        return
+    if tokens is None or concurrency is None or longest is None:
+        yield f"KV cache  {max(0, made.kv) / GIB:.2f} GiB a GPU"
+    else:
+        each = " in each DP rank" if found.dp_ranks > 1 else ""
+        yield f"KV cache  {tokens:,} tokens{each}"
+        yield f"requests  {concurrency:,.2f} of {longest:,} tokens at the same time{each}"
+    yield f"context   {found.max_context or 0:,} tokens at most"
+
+
+def _workload(found: Estimate) -> Iterator[str]:
+    """What the workload needs against what a replica holds of such requests."""
+    asked = found.asked
+    length = ((asked.isl or 0) + (asked.osl or 0)) if asked is not None else 0
+    held = found.requests(length)
+    if asked is None or held is None:
+        return
+    has = f"a replica holds {held:,.1f} of them, {int(held * length):,} tokens"
+    if asked.concurrency is None:
+        yield f"workload  requests of {length:,} tokens: {has}"
+        return
+    enough = "enough" if held >= asked.concurrency else "not enough"
+    asks = f"{asked.concurrency:,} × {length:,} = {asked.concurrency * length:,} tokens"
+    yield f"workload  {asks}; {has}: {enough}"
+
+
+def band_words(found: Estimate) -> str:
+    """How far the cache may be off, and what that rests on."""
+    band = found.band
+    below, above = (f"{size / GIB:.1f}" for size in (band.below, band.above))
+    size = f"± {below} GiB" if below == above else f"− {below} GiB to + {above} GiB"
+    few = ", too few for a band of their own: the widest is taken" if band.few else ""
+    return f"KV cache {size}, from {counted(band.rows, 'log')} of {WORDS[band.kind]}{few}"
+
+
+def _short_of(found: Estimate) -> str:
+    made = found.made
+    if found.fits:
+        return ""
+    if made.kv <= 0:
+        over = f"{made.needed / GIB:.1f} GiB are needed before the first token"
+        return f": {over}, {made.budget / GIB:.1f} GiB may be used"
+    need = (made.need or 0) / GIB
+    return f": one request takes {need:.1f} GiB of cache, {made.kv / GIB:.1f} GiB are left"
+
+
+def short(found: Estimate) -> Iterator[str]:
+    """Two lines for `inspect`."""
+    made = found.made
+    weights = (made.weights.bytes - made.offloaded) / GIB
+    total, kv = made.total / GIB, max(0, made.kv) / GIB
+    yield f"weights {weights:.1f} GiB and KV cache {kv:.1f} GiB of {total:.1f} GiB a GPU"
+    tokens, longest, many = made.tokens, made.settings.max_model_len, made.concurrency
+    if tokens is None or many is None or longest is None:
+        yield VERDICTS[found.verdict]
+    else:
+        requests = f"{many:,.1f} requests of {longest:,}"
+        yield f"{tokens:,} tokens, {requests}; {VERDICTS[found.verdict]}"
