@@ -1,10 +1,10 @@
 """What vLLM needs of a GPU beside weights and KV cache, and the settings that it fills in.
 
 Before it sizes the KV cache, vLLM runs one batch of `max_num_batched_tokens` dummy tokens, the
-largest items of a tower and the sampler with `max_num_seqs` rows, and takes the peak of what PyTorch
-then holds (v1/worker/gpu_worker.py, determine_available_memory). The peak is built here from the
-tensors that are alive at the fullest point of each of these phases. Which releases do what is data
-(data/vllm_memory.json); what no source tells is fitted to printed logs and marked there.
+largest items of a tower and the sampler with `max_num_seqs` rows, and takes the peak of what
+PyTorch then holds (v1/worker/gpu_worker.py, determine_available_memory). The peak is built here
+from the tensors that are alive at the fullest point of each of these phases. Which releases do what
+is data (data/vllm_memory.json); what no source tells is fitted to printed logs and marked there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ def rules(release: str) -> Mapping[str, Span]:
 
 
 def defaults(
-    asked: Settings, model: ModelFacts, layout: Layout, device: Device | None, release: str
+    asked: Settings,
+    model: ModelFacts,
+    layout: Layout,  # noqa: ARG001 (no default hangs on it in a release that was read)
+    device: Device | None,
+    release: str,
 ) -> Settings:
     """The settings as `vllm serve` completes them; what stays None hangs on what is not known."""
     told = rules(release)
@@ -355,8 +359,9 @@ def _latent(run: _Run) -> int:
     page = settings.block_size or PAGE
     wanted = max(8 * (settings.max_model_len or most), 4 * (settings.max_num_seqs or 0) * page)
     heads = -(-(model.attention_heads or 0) // run.tp)
-    size = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
-    return min(wanted, most) * heads * size * run.element
+    size: int = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
+    wanted = min(wanted, most)
+    return wanted * heads * size * run.element
 
 
 def _experts(run: _Run) -> int:
@@ -365,9 +370,9 @@ def _experts(run: _Run) -> int:
     if not model.moe:
         return 0
     each = model.experts_per_token or 1
+    chunk: int = run.told["experts"]["chunk"]
     width = (model.moe_intermediate_size or model.intermediate_size or 0) // run.ranks.moe_tp
     tokens = run.tokens * run.ranks.attention_dp
-    chunk = run.told["experts"]["chunk"]
     if chunk:
         tokens = min(tokens, chunk)
     per_token = each * (max(2 * width, run.hidden) + width)
@@ -382,13 +387,15 @@ def _sampler(run: _Run) -> int:
     vocabulary, seqs = run.model.vocab_size or 0, run.seqs
     span = run.told[f"sampler {run.runner}"]
     few = seqs < span.get("few_below", 0)
-    each = span["few"] if few else span["many"]
+    each: float = span["few"] if few else span["many"]
+    if run.runner == "v0":
+        seqs = _v0_prompts(run)
     if run.tp > 1:
         # Gathered logits are put in order in a copy while the rank's own part is alive.
         each = max(each, 4 + 2 / run.tp)
     if run.element == 4:
         each += 2
-    buffer = 4 * vocabulary * min(span.get("buffer_rows", 0), seqs)
+    buffer: int = 4 * vocabulary * min(span.get("buffer_rows", 0), seqs)
     return states + 2 * seqs * run.hidden * run.element + int(each * seqs * vocabulary) + buffer
 
 
@@ -407,6 +414,14 @@ def _tower(run: _Run) -> tuple[int, int]:
     return outputs, outputs + items * item["patches"] * alive * run.element
 
 
+def _v0_prompts(run: _Run) -> int:
+    """V0 gives each of its prompts one largest item (worker/model_runner.py, profile_run)."""
+    item = table()["encoders"].get(run.model.model_type)
+    if item is None or not run.model.vision_tower or run.settings.text_only:
+        return run.seqs
+    return max(1, min(run.seqs, run.tokens // int(item["tokens"])))
+
+
 def _tower_width(model: ModelFacts) -> int:
     """The hidden size of the tower: the commonest number of inputs of its matrices."""
     counts: dict[int, int] = {}
@@ -421,12 +436,15 @@ def _tower_width(model: ModelFacts) -> int:
 
 
 def _kept_states(run: _Run) -> int:
-    """The V2 runner counts tokens for penalties on the GPU; seen by the profile where it counts
-    all that is used."""
-    if run.runner != "v2" or not run.told["persistent_counted"]["value"]:
+    """What is kept beside the weights, where the profile counts all that is used: the allocator's
+    gaps, and the V2 runner's counts of tokens for penalties (gpu/sample/penalties.py)."""
+    if not run.told["persistent_counted"]["value"]:
         return 0
-    each = constant("penalty_bytes")
-    return int((run.settings.max_num_seqs or 0) * (run.model.vocab_size or 0) * each)
+    kept = constant("gaps_mib") * MIB
+    if run.runner == "v2" and not run.settings.pooling:
+        seqs, vocabulary = run.settings.max_num_seqs or 0, run.model.vocab_size or 0
+        kept += constant("penalty_bytes") * seqs * vocabulary
+    return int(kept)
 
 
 def _context(run: _Run) -> int:
