@@ -339,6 +339,29 @@ def test_experts_keep_their_buffers_while_tokens_are_sampled() -> None:
     assert after - before == 8192 * (8 * (2048 + 768) + 2048) * 2
 
 
+def test_the_largest_image_can_be_the_peak() -> None:
+    seeing = replace(DENSE, model_type="qwen2_5_vl", vision_tower=True, vision_heads=16)
+    asked = Settings(max_num_seqs=8, max_num_batched_tokens=2048)
+    _, text = sized(seeing, replace(asked, text_only=True), H100, "0.33.0")
+    _, made = sized(seeing, asked, H100, "0.33.0")
+    outputs, patches = 16384 * 4096 * 2, 65536 * 1280 * (9 + 3) * 2
+    assert made.activations == outputs + patches + 32 * MIB > text.activations
+
+
+def test_latent_attention_makes_room_for_cached_context() -> None:
+    latent = ModelFacts(
+        id="latent", architecture="DeepseekV3ForCausalLM", num_layers=61, hidden_size=7168,
+        attention_heads=128, kv_lora_rank=512, q_lora_rank=1536, qk_nope_head_dim=128,
+        qk_rope_head_dim=64, v_head_dim=128, vocab_size=129280, default_context=131072,
+    )  # fmt: skip
+    asked = Settings(max_num_seqs=8)
+    before, after = (
+        sized(latent, asked, H200, release, Layout(tp=8))[1].activations
+        for release in ("0.10.2", "0.11.0")
+    )
+    assert after > 65536 * 16 * 256 * 2 > before - after
+
+
 def test_runners_by_release() -> None:
     def runner(model: ModelFacts, release: str, **extra: str) -> str:
         return vllm_beside._runner(rules(release), model, Settings(extra=extra), H100)

@@ -33,8 +33,8 @@ Span: TypeAlias = Mapping[str, Any]
 
 INTERVALS: Final = (
     "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
-    "persistent_counted", "experts", "latent", "encoder_cache_expanded", "symmetric",
-    "fused_all_reduce", "context_whole",
+    "persistent_counted", "experts", "latent", "encoder_cache_expanded", "tower",
+    "symmetric", "fused_all_reduce", "context_whole",
 )  # fmt: skip
 RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
 
@@ -409,9 +409,13 @@ def _tower(run: _Run) -> tuple[int, int]:
     budget = max(run.tokens, tokens)
     items = min(max(1, budget // tokens), max(1, run.seqs))
     rows = budget if run.told["encoder_cache_expanded"]["value"] else tokens
-    outputs = items * rows * run.hidden * run.element
-    alive = int(constant("encoder_tensors")) * _tower_width(model)
-    return outputs, outputs + items * item["patches"] * alive * run.element
+    levels = 1 + (model.deepstack_levels or 0)
+    outputs = items * rows * run.hidden * levels * run.element
+    parts = 1 if settings.whole_tower else run.tp
+    alive = run.told["tower"]["whole"]
+    alive += run.told["tower"]["turned" if item.get("turned") else "plain"] / parts
+    peak = items * item["patches"] * _tower_width(model) * run.element * alive
+    return outputs, outputs + int(peak)
 
 
 def _v0_prompts(run: _Run) -> int:
