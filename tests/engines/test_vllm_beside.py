@@ -362,6 +362,16 @@ def test_latent_attention_makes_room_for_cached_context() -> None:
     assert after > 65536 * 16 * 256 * 2 > before - after
 
 
+@pytest.mark.parametrize(("release", "layout", "mib"), [
+    ("0.16.0", Layout(tp=2), 0), ("0.17.0", Layout(tp=2), 512), ("0.17.0", Layout(tp=8), 16),
+    ("0.17.0", Layout(tp=2, pp=2), 0), ("0.21.0", Layout(tp=2, pp=2), 512),
+])  # fmt: skip
+def test_fused_all_reduce_takes_a_workspace(release: str, layout: Layout, mib: int) -> None:
+    _, made = sized(DENSE, Settings(), H100, release, layout)
+    _, eager = sized(DENSE, Settings(enforce_eager=True), H100, release, layout)
+    assert made.collectives - eager.collectives == mib * MIB
+
+
 def test_runners_by_release() -> None:
     def runner(model: ModelFacts, release: str, **extra: str) -> str:
         return vllm_beside._runner(rules(release), model, Settings(extra=extra), H100)

@@ -473,7 +473,8 @@ def _collectives(run: _Run, device: Device | None) -> int:
     fused = run.told["fused_all_reduce"]
     lonely = run.layout.pp == 1 and run.ranks.attention_dp == 1
     if not run.eager and (lonely or not fused.get("alone")):
-        total += _by_world(fused, run) * constant("fused_copies") * run.tp
+        room = min(_by_world(fused, run), run.tokens * run.hidden * run.element / MIB)
+        total += room * constant("fused_copies") * run.tp
     return int(total * MIB)
 
 
