@@ -384,6 +384,12 @@ def test_runners_by_release() -> None:
     assert vllm_beside._runner(rules("0.9.2"), DENSE, Settings(), T4) == "v0"
 
 
+def test_the_first_v2_runners_leave_graphs_out() -> None:
+    for release, outside in (("0.22.0", True), ("0.28.0", True), ("0.29.0", False)):
+        assert sized(DENSE, Settings(), H100, release)[1].graphs_outside is outside
+    assert not sized(MIXTURE, Settings(), H100, "0.28.0")[1].graphs_outside
+
+
 def test_graphs_come_out_of_the_share_from_0_20_on() -> None:
     for release, outside in (("0.19.1", True), ("0.20.0", False)):
         assert sized(DENSE, Settings(), H100, release)[1].graphs_outside is outside

@@ -33,7 +33,7 @@ Span: TypeAlias = Mapping[str, Any]
 
 INTERVALS: Final = (
     "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
-    "persistent_counted", "experts", "latent", "encoder_cache_expanded", "tower",
+    "v2_profiles", "persistent_counted", "experts", "latent", "encoder_cache_expanded", "tower",
     "symmetric", "fused_all_reduce", "context_whole",
 )  # fmt: skip
 RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
@@ -405,6 +405,8 @@ def _tower(run: _Run) -> tuple[int, int]:
     item = table()["encoders"].get(model.model_type)
     if item is None or not model.vision_tower or settings.text_only:
         return 0, 0
+    if run.runner == "v2" and not run.told["v2_profiles"]["tower"]:
+        return 0, 0
     tokens: int = item["tokens"]
     budget = max(run.tokens, tokens)
     items = min(max(1, budget // tokens), max(1, run.seqs))
@@ -484,6 +486,9 @@ def _by_world(span: Span, run: _Run) -> float:
 
 
 def _graphs_estimated(run: _Run) -> bool:
+    """Graphs come out of the share; the first V2 runners said that they take nothing."""
+    if run.runner == "v2" and not run.told["v2_profiles"]["graphs"]:
+        return False
     span = run.told["graphs"]
     switch = run.settings.extra.get(span.get("switch", ""))
     return bool(span["estimated"] if switch not in ("0", "1") else switch == "1")
