@@ -7,9 +7,11 @@ are checked against its own classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import gcd
 from typing import Any, Final
 
+from shardlint.engines import vllm_beside, vllm_cache
 from shardlint.engines.vllm_models import VOCABULARY_PADDING
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
@@ -58,12 +60,14 @@ class VLLMMemory:
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
     ) -> Settings:
-        return asked
+        settled = vllm_beside.defaults(asked, model, layout, device, self.release)
+        capability = device.compute_capability if device is not None else None
+        return replace(settled, compute_capability=capability)
 
     def cache(
         self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
     ) -> Cache | None:
-        return None
+        return vllm_cache.cache(model, ranks, layout, settings, self.release)
 
     def beside(
         self,
@@ -73,7 +77,7 @@ class VLLMMemory:
         settings: Settings,
         device: Device | None,
     ) -> Beside:
-        return Beside()
+        return vllm_beside.beside(model, ranks, layout, settings, device, self.release)
 
 
 def _cut(weight: Weight, parts: int) -> Part:

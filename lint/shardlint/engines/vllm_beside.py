@@ -1,0 +1,519 @@
+"""What vLLM needs of a GPU beside weights and KV cache, and the settings that it fills in.
+
+Before it sizes the KV cache, vLLM runs one batch of `max_num_batched_tokens` dummy tokens, the
+largest items of a tower and the sampler with `max_num_seqs` rows, and takes the peak of what
+PyTorch then holds (v1/worker/gpu_worker.py, determine_available_memory). The peak is built here
+from the tensors that are alive at the fullest point of each of these phases. Which releases do what
+is data (data/vllm_memory.json); what no source tells is fitted to printed logs and marked there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from shardlint.footprint import Beside, Settings
+from shardlint.plan import Device, Layout, ModelFacts, Ranks, Releases
+from shardlint.record import record
+
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+ELEMENT: Final = {"float32": 4, "float": 4}
+"""Bytes of an activation by type; 2 for all others."""
+LONG_CONTEXT: Final = 32768
+"""V0 takes prompts in chunks above this length (arg_utils.py of 0.6.0 to 0.10.0)."""
+PAGE: Final = 16
+
+Runner: TypeAlias = Literal["v0", "v1", "v2"]
+Span: TypeAlias = Mapping[str, Any]
+
+INTERVALS: Final = (
+    "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
+    "v2_profiles", "persistent_counted", "experts", "latent", "encoder_cache_expanded", "tower",
+    "symmetric", "fused_all_reduce", "context_whole",
+)  # fmt: skip
+RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    path = Path(__file__).parent / "data" / "vllm_memory.json"
+    loaded: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+@cache
+def constant(name: str, capability: str | None = None) -> float:
+    """A constant in the unit of its name; by compute capability where it depends on that."""
+    value = table()["constants"][name]["value"]
+    if isinstance(value, Mapping):
+        value = value.get(capability or "", value[""])
+    return float(value)
+
+
+@lru_cache(maxsize=256)
+def rules(release: str) -> Mapping[str, Span]:
+    """The row of each interval that holds for one release."""
+    at = Releases(release, release)
+
+    def holds(spans: list[Span]) -> Span:
+        return next(span for span in spans if at.within(span.get("since"), span.get("until")))
+
+    known = table()
+    found = {name: holds(known[name]) for name in INTERVALS}
+    return found | {f"sampler {name}": holds(known["sampler"][name]) for name in RUNNERS}
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+def defaults(
+    asked: Settings,
+    model: ModelFacts,
+    layout: Layout,  # noqa: ARG001 (no default hangs on it in a release that was read)
+    device: Device | None,
+    release: str,
+) -> Settings:
+    """The settings as `vllm serve` completes them; what stays None hangs on what is not known."""
+    told = rules(release)
+    runner = _runner(told, model, asked, device)
+    length = asked.max_model_len or model.default_context
+    seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
+    pooling = asked.pooling if asked.pooling is not None else _pools(model)
+    chunked = asked.chunked_prefill
+    if runner == "v0":
+        seqs = seqs or 256
+        chunked = _chunks(told["v0"], asked, model, length, pooling) if chunked is None else chunked
+        tokens = tokens or _v0_tokens(told["v0"], asked, model, length, chunked, pooling)
+    else:
+        chunked = True if chunked is None else chunked
+        given = _batch(told["batch"], device)
+        tokens_open, seqs_open = tokens is None, seqs is None
+        if given is not None:
+            seqs, tokens = seqs or given["seqs"], tokens or given["tokens"]
+        if tokens_open and tokens and length and not chunked:
+            tokens = max(tokens, length)
+        if tokens_open and tokens and seqs and length:
+            tokens = min(tokens, seqs * length)
+        if seqs_open and tokens and seqs:
+            seqs = min(seqs, tokens)
+    settled = replace(
+        asked,
+        share=asked.share if asked.share is not None else told["share"]["value"],
+        max_model_len=length,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+        dtype=asked.dtype or model.torch_dtype,
+        kv_cache_dtype=asked.kv_cache_dtype or "auto",
+        enforce_eager=bool(asked.enforce_eager),
+        prefix_caching=asked.prefix_caching if asked.prefix_caching is not None else runner != "v0",
+        chunked_prefill=chunked,
+        pooling=pooling,
+    )
+    if asked.capture_sizes is not None or not seqs:
+        return settled
+    sizes = _captured(told["capture"], settled, model, device, runner)
+    return replace(settled, capture_sizes=sizes)
+
+
+def _pools(model: ModelFacts) -> bool:
+    return (model.architecture or "").endswith(tuple(table()["pooling_suffixes"]))
+
+
+def _runner(
+    told: Mapping[str, Span], model: ModelFacts, settings: Settings, device: Device | None
+) -> Runner:
+    """Which of vLLM's three generations of model runners serves (arg_utils.py, config/vllm.py)."""
+    span = told["generation"]
+    switch = settings.extra.get(span.get("switch", ""))
+    if switch in ("0", "1"):
+        return "v1" if switch == "1" else "v0"
+    capability = _capability(device)
+    old = span.get("v0_below_capability")
+    if old and capability and _number(capability) < _number(old):
+        return "v0"
+    if span["value"] == "v0":
+        return "v0"
+    return _v1_or_v2(told["v2_runner"], model, settings)
+
+
+def _v1_or_v2(span: Span, model: ModelFacts, settings: Settings) -> Runner:
+    switch = settings.extra.get("VLLM_USE_V2_MODEL_RUNNER")
+    if switch in ("0", "1") and len(span) > 1:
+        return "v2" if switch == "1" else "v1"
+    if span.get("all"):
+        return "v2"
+    listed = span.get("listed")
+    if listed is None:
+        return "v1"
+    if model.architecture in listed["architectures"]:
+        return "v2" if listed["quantized"] or not _quantized(model, settings) else "v1"
+    return "v2" if span.get("dense") and not (model.moe or model.states) else "v1"
+
+
+def _quantized(model: ModelFacts, settings: Settings) -> bool:
+    return bool(settings.quantization or model.quantization)
+
+
+def _chunks(
+    span: Span, asked: Settings, model: ModelFacts, length: int | None, pooling: bool
+) -> bool:
+    windows = any(group.window for group in model.kv_groups)
+    barred = windows or asked.draft or asked.max_loras or pooling
+    if model.vision_tower and not span["multimodal_chunks"]:
+        return False
+    return bool(length and length > LONG_CONTEXT and not barred)
+
+
+def _v0_tokens(
+    span: Span,
+    asked: Settings,
+    model: ModelFacts,
+    length: int | None,
+    chunked: bool,
+    pooling: bool,
+) -> int | None:
+    """SchedulerConfig of 0.6.0 and 0.7.3: a whole prompt, or a chunk of one."""
+    if not chunked and length is None:
+        return None
+    tokens: int = span["chunk"] if chunked else max(length or 0, 2048)
+    if pooling:
+        tokens = max(tokens, span["pooling"])
+    if model.vision_tower and not asked.text_only:
+        tokens = max(tokens, span["multimodal"])
+    return tokens
+
+
+def _batch(span: Span, device: Device | None) -> Span | None:
+    """arg_utils.py, get_batch_defaults: by the card's memory and name; server, not library."""
+    sizes = span["sizes"]
+    if len(sizes) == 1:
+        return dict(sizes[0])
+    if device is None:
+        return None
+    return next((row for row in sizes if _meets(row, device)), None)
+
+
+def _meets(row: Span, device: Device) -> bool:
+    name = f"{device.name} {' '.join(device.aliases)}".lower()
+    if any(word in name for word in row.get("but_names", ())):
+        return False
+    barred = row.get("but_capability")
+    if barred is not None and barred == device.compute_capability:
+        return False
+    if "names" in row:
+        return any(word in name for word in row["names"])
+    least: int = row.get("least_gib", 0)
+    return (device.memory_mib or 0) * MIB >= least * GIB
+
+
+def _captured(
+    span: Span, settings: Settings, model: ModelFacts, device: Device | None, runner: Runner
+) -> tuple[int, ...]:
+    """Batch sizes of CUDA graphs (config/vllm.py, _set_cudagraph_sizes)."""
+    if settings.enforce_eager:
+        return ()
+    seqs = settings.max_num_seqs or 0
+    if runner == "v0":
+        return (1, 2, 4, *range(8, -(-seqs // 8) * 8 + 1, 8))
+    most: int = span["most"]
+    family = (_capability(device) or "").partition(".")[0]
+    most = span.get("families", {}).get(family, most)
+    if span["per_seq"]:
+        step = 1 + (settings.draft_tokens if span.get("drafts") else 0)
+        most = min(seqs * step * span["per_seq"], most)
+    most = max(most, span.get("classes", {}).get(model.architecture, 0))
+    if settings.max_num_batched_tokens:
+        most = min(most, settings.max_num_batched_tokens)
+    small = [size for size in (1, 2, 4) if size <= most]
+    return (*small, *range(8, min(most + 1, 256), 8), *range(256, most + 1, span["step_from_256"]))
+
+
+# -------------------------------------------------------------------------------- the memory
+
+
+@record(kw_only=True)
+class _Run:
+    """One profile run: what is asked, in numbers."""
+
+    model: ModelFacts
+    ranks: Ranks
+    layout: Layout
+    settings: Settings
+    told: Mapping[str, Span]
+    runner: Runner
+    capability: str | None
+    tokens: int
+    seqs: int
+    element: int
+
+    @property
+    def tp(self) -> int:
+        return self.ranks.dense_tp
+
+    @property
+    def hidden(self) -> int:
+        return self.model.hidden_size or 0
+
+    @property
+    def eager(self) -> bool:
+        """Layers run as they are written; V0 never profiles a compiled model."""
+        return bool(self.settings.enforce_eager) or self.runner == "v0"
+
+
+def beside(
+    model: ModelFacts,
+    ranks: Ranks,
+    layout: Layout,
+    settings: Settings,
+    device: Device | None,
+    release: str,
+) -> Beside:
+    """What the fullest rank needs beside weights and KV cache, in bytes."""
+    told = rules(release)
+    run = _Run(
+        model=model, ranks=ranks, layout=layout, settings=settings, told=told,
+        runner=_runner(told, model, settings, device),
+        capability=_capability(device),
+        tokens=settings.max_num_batched_tokens or 0,
+        seqs=min(settings.max_num_seqs or 0, settings.max_num_batched_tokens or 1 << 31),
+        element=ELEMENT.get(settings.dtype or model.torch_dtype or "", 2),
+    )  # fmt: skip
+    return Beside(
+        context=_context(run),
+        collectives=_collectives(run, device),
+        activations=_activations(run),
+        graphs=_graphs(run),
+        rest=_kept_states(run),
+        graphs_outside=not _graphs_estimated(run),
+    )
+
+
+def _activations(run: _Run) -> int:
+    """The fullest of three phases: the tower, the layers, the sampler."""
+    experts = _experts(run)
+    encoded, encoding = _tower(run)
+    layers = encoded + _layers(run, experts)
+    kept = experts if run.told["experts"]["kept"] else 0
+    sampled = encoded + _sampler(run) + kept
+    blas = int(constant("blas_mib", run.capability) * MIB)
+    return max(encoding, layers, sampled) + blas
+
+
+def _layers(run: _Run, experts: int) -> int:
+    """The fullest point of one layer for all tokens of the batch: its MLP or its attention."""
+    model, tp, hidden = run.model, run.tp, run.hidden
+    queries = -(-(model.attention_heads or 0) // tp) * _head(model)
+    width = max(_dense_width(model), model.shared_expert_intermediate_size or 0)
+    # Written out, names of callers keep tensors: the layer's input, the residual, the outputs of
+    # attention and of the MLP, the latter once more when it was summed over ranks. A compiled piece
+    # holds its arguments (attention's output, the residual) and the new residual.
+    carried = (4 + (tp > 1)) * hidden if run.eager else 2 * hidden + queries
+    if model.moe and not run.eager:
+        carried += 2 * hidden
+    each = run.tokens * run.element
+    mlp = (carried + 3 * width // tp) * each + experts
+    if model.moe:
+        mlp += run.tokens * (model.num_experts or 0) * (run.element + 4)
+    attention = (4 * hidden + _attention(model, tp, queries)) * each + _latent(run)
+    received = 2 * hidden * each if run.layout.pp > 1 else 0
+    return max(mlp, attention) + received
+
+
+def _head(model: ModelFacts) -> int:
+    if model.mla:
+        return model.v_head_dim or 128
+    return model.head_dim or (model.hidden_size or 0) // max(1, model.attention_heads or 1)
+
+
+def _dense_width(model: ModelFacts) -> int:
+    """The width of layers without experts; 0 where there are none."""
+    dense = model.dense_ffn if model.dense_ffn is not None else not model.moe
+    return (model.intermediate_size or 0) if dense else 0
+
+
+def _attention(model: ModelFacts, tp: int, queries: int) -> int:
+    """Elements of one token while attention or its recurrence runs: the projection, its parts, the
+    output."""
+    linear = (model.linear_num_key_heads or 0) * (model.linear_key_head_dim or 0) * 2
+    linear += (model.linear_num_value_heads or 0) * (model.linear_value_head_dim or 0) * 3
+    if model.mla:
+        heads = -(-(model.attention_heads or 0) // tp)
+        query = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
+        low = (model.q_lora_rank or 0) + (model.kv_lora_rank or 0) + (model.qk_rope_head_dim or 0)
+        return heads * (query + (model.v_head_dim or 0)) + 2 * low
+    kv = max(1, (model.kv_heads or 0) // tp) * _head(model)
+    return max(3 * queries + 3 * kv, 2 * linear // tp)
+
+
+def _latent(run: _Run) -> int:
+    """MLA: room for keys and values of cached context (mla_attention.py), in the profile run."""
+    most: int = run.told["latent"]["tokens"]
+    if not run.model.mla or not most or run.runner == "v0":
+        return 0
+    model, settings = run.model, run.settings
+    page = settings.block_size or PAGE
+    wanted = max(8 * (settings.max_model_len or most), 4 * (settings.max_num_seqs or 0) * page)
+    heads = -(-(model.attention_heads or 0) // run.tp)
+    size: int = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
+    wanted = min(wanted, most)
+    return wanted * heads * size * run.element
+
+
+def _experts(run: _Run) -> int:
+    """Buffers of the experts' kernels: both products in one place, the activation in another."""
+    model = run.model
+    if not model.moe:
+        return 0
+    each = model.experts_per_token or 1
+    chunk: int = run.told["experts"]["chunk"]
+    width = (model.moe_intermediate_size or model.intermediate_size or 0) // run.ranks.moe_tp
+    tokens = run.tokens * run.ranks.attention_dp
+    if chunk:
+        tokens = min(tokens, chunk)
+    per_token = each * (max(2 * width, run.hidden) + width)
+    return (tokens * per_token + run.tokens * run.hidden) * run.element
+
+
+def _sampler(run: _Run) -> int:
+    """Logits of all sequences, and what sorts and draws from them; whole on every rank."""
+    states = run.tokens * run.hidden * run.element
+    if run.settings.pooling:
+        return states
+    vocabulary, seqs = run.model.vocab_size or 0, run.seqs
+    span = run.told[f"sampler {run.runner}"]
+    few = seqs < span.get("few_below", 0)
+    each: float = span["few"] if few else span["many"]
+    if run.runner == "v0":
+        seqs = _v0_prompts(run)
+    if run.tp > 1:
+        # Gathered logits are put in order in a copy while the rank's own part is alive.
+        each = max(each, 4 + 2 / run.tp)
+    if run.element == 4:
+        each += 2
+    buffer: int = 4 * vocabulary * min(span.get("buffer_rows", 0), seqs)
+    return states + 2 * seqs * run.hidden * run.element + int(each * seqs * vocabulary) + buffer
+
+
+def _tower(run: _Run) -> tuple[int, int]:
+    """Bytes of the tower's outputs, which are kept through the run, and of its own peak."""
+    model, settings = run.model, run.settings
+    item = table()["encoders"].get(model.model_type)
+    if item is None or not model.vision_tower or settings.text_only:
+        return 0, 0
+    if run.runner == "v2" and not run.told["v2_profiles"]["tower"]:
+        return 0, 0
+    tokens: int = item["tokens"]
+    budget = max(run.tokens, tokens)
+    items = min(max(1, budget // tokens), max(1, run.seqs))
+    rows = budget if run.told["encoder_cache_expanded"]["value"] else tokens
+    levels = 1 + (model.deepstack_levels or 0)
+    outputs = items * rows * run.hidden * levels * run.element
+    parts = 1 if settings.whole_tower else run.tp
+    alive = run.told["tower"]["whole"]
+    alive += run.told["tower"]["turned" if item.get("turned") else "plain"] / parts
+    peak = items * item["patches"] * _tower_width(model) * run.element * alive
+    return outputs, outputs + int(peak)
+
+
+def _v0_prompts(run: _Run) -> int:
+    """V0 gives each of its prompts one largest item (worker/model_runner.py, profile_run)."""
+    item = table()["encoders"].get(run.model.model_type)
+    if item is None or not run.model.vision_tower or run.settings.text_only:
+        return run.seqs
+    return max(1, min(run.seqs, run.tokens // int(item["tokens"])))
+
+
+def _tower_width(model: ModelFacts) -> int:
+    """The hidden size of the tower: the commonest number of inputs of its matrices."""
+    counts: dict[int, int] = {}
+    for block in model.weights:
+        if block.place == "tower":
+            for weight in block.weights:
+                if weight.inputs > 1 and weight.part != "norm":
+                    counts[weight.inputs] = counts.get(weight.inputs, 0) + weight.count
+    if counts:
+        return max(counts, key=lambda size: (counts[size], size))
+    return (model.vision_heads or 16) * 80
+
+
+def _kept_states(run: _Run) -> int:
+    """What is kept beside the weights, where the profile counts all that is used: the allocator's
+    gaps, and the V2 runner's counts of tokens for penalties (gpu/sample/penalties.py)."""
+    if not run.told["persistent_counted"]["value"]:
+        return 0
+    kept = constant("gaps_mib") * MIB
+    if run.runner == "v2" and not run.settings.pooling:
+        seqs, vocabulary = run.settings.max_num_seqs or 0, run.model.vocab_size or 0
+        kept += constant("penalty_bytes") * seqs * vocabulary
+    return int(kept)
+
+
+def _context(run: _Run) -> int:
+    name = "context_mib"
+    if run.told["context_whole"]["value"] and run.runner == "v1":
+        name = "context_whole_mib"
+    return int(constant(name, run.capability) * MIB)
+
+
+def _collectives(run: _Run, device: Device | None) -> int:
+    """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
+    world = run.tp * run.layout.pp
+    if world == 1 and run.ranks.attention_dp == 1:
+        return 0
+    direct = device is not None and device.link not in (None, "pcie", "none")
+    hopper = _number(run.capability or "0") >= _number("9.0")
+    if not (direct and hopper):
+        return int(constant("nccl_mib") * MIB * max(world, 2))
+    total = constant("nvls_mib") * max(world - 1, 1) + constant("custom_all_reduce_mib")
+    if run.runner != "v0":
+        total += _by_world(run.told["symmetric"], run)
+    fused = run.told["fused_all_reduce"]
+    lonely = run.layout.pp == 1 and run.ranks.attention_dp == 1
+    if not run.eager and (lonely or not fused.get("alone")):
+        room = min(_by_world(fused, run), run.tokens * run.hidden * run.element / MIB)
+        total += room * constant("fused_copies") * run.tp
+    return int(total * MIB)
+
+
+def _by_world(span: Span, run: _Run) -> float:
+    found = span.get("mib", {}).get(run.capability, {}).get(str(run.tp), 0)
+    return float(found)
+
+
+def _graphs_estimated(run: _Run) -> bool:
+    """Graphs come out of the share; the first V2 runners said that they take nothing."""
+    if run.runner == "v2" and not run.told["v2_profiles"]["graphs"]:
+        return False
+    span = run.told["graphs"]
+    switch = run.settings.extra.get(span.get("switch", ""))
+    return bool(span["estimated"] if switch not in ("0", "1") else switch == "1")
+
+
+def _graphs(run: _Run) -> int:
+    """CUDA graphs: one for each size, once more where whole decode batches are captured."""
+    sizes = run.settings.capture_sizes
+    if not sizes or run.settings.enforce_eager:
+        return 0
+    count = len(sizes)
+    if run.told["full_graphs"]["value"] and not run.settings.pooling:
+        most = run.seqs * (1 + run.settings.draft_tokens)
+        count += sum(size <= most for size in sizes)
+    layers = -(-(run.model.num_layers or 0) // run.layout.pp)
+    mib = constant("graph_first_mib") + constant("graph_layer_mib") * layers * count
+    return int(mib * MIB)
+
+
+def _capability(device: Device | None) -> str | None:
+    return device.compute_capability if device is not None else None
+
+
+def _number(capability: str) -> float:
+    try:
+        return float(capability)
+    except ValueError:
+        return 0.0
