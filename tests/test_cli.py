@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from estimating import MODELS, SimpleMemory
 from shardlint import __version__
 from shardlint.cli import main
 from shardlint.engine import refuses
@@ -106,7 +108,7 @@ def names(*arguments: str) -> list[str]:
 
 def test_help_lists_the_commands() -> None:
     context = click.Context(main)
-    expected = ["check", "explain", "gpus", "inspect", "models", "rules"]
+    expected = ["check", "estimate", "explain", "gpus", "inspect", "models", "rules"]
     assert expected == main.list_commands(context)
     shown = run("--help").stdout
     assert all(f"\n  {name} " in shown for name in expected)
@@ -451,6 +453,168 @@ def test_diff_is_a_patch(folder: Path) -> None:
     patch = run("check", "--diff").stdout
     subprocess.run(["git", "apply", "-"], input=patch, encoding="utf-8", check=True, cwd=folder)
     assert [] == names("pod.yaml")
+
+
+# ---------------------------------------------------------------------------------- estimate
+
+ASKED = {
+    "--model": "acme/tiny-1b", "--gpu": "H100-SXM-80GB", "--gpu-mem-gib": "70", "--engine": "vllm",
+    "--engine-version": "0.33.0", "--tp": "2", "--pp": "2", "--dp": "2", "--attention-dp": "2",
+    "--ep": "1", "--dcp": "1", "--dtype": "bfloat16", "--quantization": "fp8",
+    "--kv-cache-dtype": "auto", "--gpu-memory-utilization": "0.8", "--mem-fraction-static": "0.8",
+    "--max-model-len": "4096", "--max-num-seqs": "64", "--max-num-batched-tokens": "8192",
+    "--isl": "1000", "--osl": "200", "--concurrency": "16", "--replicas": "3",
+}  # fmt: skip
+ONE = ("estimate", "--model", "acme/tiny-1b", "--gpu", "H100-SXM-80GB")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose matrices are known, and an engine with simple rules of memory."""
+    known = Catalogue.lookup
+    monkeypatch.setattr(Catalogue, "lookup", lambda shelf, id: MODELS.get(id) or known(shelf, id))
+    monkeypatch.setattr("shardlint.engines.vllm.VLLMMemory", SimpleMemory)
+
+
+def batch_of(text: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    result = run("estimate", "--batch", "-", *arguments, stdin=text)
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_estimate_takes_every_option_and_a_batch_the_same_keys() -> None:
+    options = [word for pair in ASKED.items() for word in pair]
+    result = run("estimate", *options, "--enforce-eager", "--format", "json")
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema("estimate"))
+    keys = {name.removeprefix("--").replace("-", "_"): value for name, value in ASKED.items()}
+    line = json.dumps({**keys, "enforce_eager": True, "id": None})
+    assert (0, [document]) == batch_of(line)
+    assert math.isclose(70, sum(document["breakdown"].values()), abs_tol=1e-3)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_estimate_for_people_adds_up_to_the_card() -> None:
+    text = run(*ONE, "--dp", "2", "--isl", "100", "--osl", "28", "--concurrency", "9",
+               "--replicas", "3").stdout  # fmt: skip
+    assert text.startswith("acme/tiny-1b on H100-SXM-80GB, vLLM ")
+    assert "TP 1 × DP 2 = 2 GPUs\n3 replicas = 6 GPUs, " in text
+    parts = re.findall(r"^. \S.{10} +([\d.]+) GiB$", text, re.M)
+    (card,) = re.findall(r"One GPU, ([\d.]+) GiB", text)
+    assert round(100 * float(card)) == sum(round(100 * float(part)) for part in parts)
+    assert "workload  9 × 128 = 1,152 tokens; a replica holds " in text
+    assert "\nverdict   fits\n" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.usefixtures("tiny")
+def test_estimate_that_does_not_fit_is_an_answer_too() -> None:
+    result = run(*ONE, "--gpu-mem-gib", "3")
+    assert 0 == result.exit_code
+    assert "verdict   does not fit: " in result.stdout
+    assert "GiB may be used" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gpu", "H100"], "estimate: model is not stated"),
+        (["--model", "acme/x"], "estimate: gpu is not stated"),
+        (["--model", "acme/x", "--gpu", "H100", "--tp", "x"], "estimate: tp: 'x' is not a whole"),
+        (["--model", "acme/x", "--gpu", "H100"], "estimate: model: 'acme/x' is neither in the"),
+        (["--batch", "nope.jsonl"], "nope.jsonl: No such file or directory"),
+    ],
+)
+def test_estimate_of_nothing_is_an_error(arguments: list[str], message: str) -> None:
+    assert failure("estimate", *arguments).startswith(f"shardlint: {message}")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_batch_answers_every_line_and_tells_of_broken_ones() -> None:
+    good = '{"id": "a", "model": "acme/tiny-1b", "gpu": "H100"}'
+    code, (first, broken, last) = batch_of(f"{good}\n{{\n\n{good}\n")
+    assert 1 == code
+    assert {"schema_version", "id", "error"} == set(broken)
+    assert first == last
+    assert (0, [first]) == batch_of(good)
+    write("lines.jsonl", good)
+    assert [first] == [json.loads(run("estimate", "--batch", "lines.jsonl").stdout)]
+
+
+def test_batch_of_nothing_is_answered_with_nothing() -> None:
+    assert (0, []) == batch_of("\n\n")
+
+
+def test_batch_answers_while_it_is_asked(folder: Path) -> None:
+    """The answer to a line does not wait for the next one."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shardlint.cli", "estimate", "--batch", "-"],
+        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        for id in range(3):
+            process.stdin.write(f'{{"id": {id}}}\n')
+            process.stdin.flush()
+            assert id == json.loads(process.stdout.readline())["id"]
+        process.stdin.close()
+    assert 1 == process.returncode
+
+
+# ------------------------------------------------------------------------------ memory in inspect
+
+
+@pytest.mark.usefixtures("tiny")
+def test_memory_of_a_plan_is_that_of_an_estimate() -> None:
+    write("serve.sh", "vllm serve acme/tiny-1b -tp 2 --max-model-len 4096\n")
+    told = ["--gpu", "H100-SXM-80GB:2", "--engine-version", "vllm=0.33.0"]
+    document = json.loads(run("inspect", "--format", "json", *told).stdout)
+    jsonschema.validate(document, schema("inspect"))
+    (plan,) = document["plans"]
+    asked = ["--tp", "2", "--max-model-len", "4096", "--engine-version", "0.33.0"]
+    estimate = json.loads(run(*ONE, *asked, "--format", "json").stdout)
+    assert {name: estimate[name] for name in plan["memory"]} == plan["memory"]
+    assert [] == [item for item in plan["unknown"] if item["field"] == "memory"]
+    text = run("inspect", *told).stdout
+    assert re.search(r"^  memory    weights [\d.]+ GiB and KV cache [\d.]+ GiB of 79", text, re.M)
+    assert re.search(r"^            [\d,]+ tokens, [\d,.]+ requests of 4,096; fits$", text, re.M)
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("command", "gpu", "reason"),
+    [
+        ("vllm serve acme/tiny-1b", None, "the card is not stated"),
+        ("vllm serve acme/tiny-1b", "A100", "not decided: the card"),
+        ("vllm serve acme/tiny-1b -tp $N", "L40S", "N"),
+        ("vllm serve acme/tiny-1b --max-model-len $N", "L40S", "N"),
+        ("vllm serve acme/bare-1b", "L40S", "the weights of acme/bare-1b are not known"),
+        ("vllm serve acme/nobody", "L40S", "acme/nobody is not in the model catalogue"),
+        ("python -m sglang.launch_server --model-path acme/tiny-1b", "L40S",
+         "memory of SGLang is not modelled"),
+    ],
+)  # fmt: skip
+def test_memory_of_a_plan_that_is_not_decided_is_null(
+    command: str, gpu: str | None, reason: str
+) -> None:
+    write("serve.sh", command + "\n")
+    told = ["--gpu", gpu] if gpu else []
+    document = json.loads(run("inspect", "--format", "json", *told).stdout)
+    jsonschema.validate(document, schema("inspect"))
+    (plan,) = document["plans"]
+    assert plan["memory"] is None
+    (told,) = [item["reason"] for item in plan["unknown"] if item["field"] == "memory"]
+    assert reason in told
+    assert "\n  memory" not in run("inspect", *told).stdout
+
+
+@pytest.mark.usefixtures("tiny")
+def test_release_that_is_a_range_is_taken_from_its_middle_and_said() -> None:
+    write("serve.sh", "vllm serve acme/tiny-1b\n")
+    document = json.loads(run("inspect", "--format", "json", "--gpu", "H200-SXM-141GB").stdout)
+    assumed = document["plans"][0]["memory"]["assumptions"]
+    assert any("is taken for 0.6.0 to 0.33.0" in sentence for sentence in assumed)
 
 
 # ------------------------------------------------------------------------- explain, rules, lists

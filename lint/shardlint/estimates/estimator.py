@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -210,8 +210,25 @@ def estimate_plan(plan: ServingPlan, setup: Setup) -> Estimate:
         raise EstimateError(demand.reason or "not decided")
     only = demand.only
     if only is None:
-        raise EstimateError(f"{len(demand.values)} cases are possible")
+        raise EstimateError(_open(demand.values))
     return Estimator(setup).of_demand(engine, only, tuple(sorted(demand.assumes)))
+
+
+OPEN: Final = {
+    "model": "the model", "layout": "the layout", "device": "the card",
+    "releases": "the release", "settings": "the settings of memory",
+}  # fmt: skip
+
+
+def _open(demands: Sequence[Demand]) -> str:
+    """What has several possible values."""
+    first = demands[0]
+    names = [
+        word
+        for name, word in OPEN.items()
+        if any(getattr(demand, name) != getattr(first, name) for demand in demands)
+    ]
+    return f"not decided: {', '.join(names)}"
 
 
 # ------------------------------------------------------------------------------------ the question

@@ -85,7 +85,7 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
             raise EstimateError(f"gpu: {shown(name)} is not in the hardware table; {reason}")
         bare = f"nothing but its memory is known of the card {shown(name)}"
         return _bare(name, gib), int(gib * GIB), (bare,)
-    device = found.only or _usual(setup, name, found.values)
+    device = found.only or _usual(setup, name, found.values, gib)
     said: Said = tuple(sorted(found.assumes))
     if len(found.values) > 1:
         said += (f"{name} is taken for {device.name}",)
@@ -95,9 +95,12 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
     return replace(device, memory_mib=total // MIB), total, said
 
 
-def _usual(setup: Setup, name: str, values: Sequence[Device]) -> Device:
+def _usual(setup: Setup, name: str, values: Sequence[Device], gib: float | None) -> Device:
+    """The card whose memory comes nearest to what is stated, else the usual one."""
+    if gib is not None:
+        return min(values, key=lambda card: abs((capacity(card) or 0) - gib * GIB))
     usual = setup.devices.usual(name)
-    return usual if usual in values and usual is not None else values[0]
+    return usual if usual is not None and usual in values else values[0]
 
 
 def _bare(name: str, gib: float) -> Device:

@@ -1,0 +1,102 @@
+"""What a command line asks of memory, in the worlds that it allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness import project
+from shardlint.demands import demand_of, settings_of
+from shardlint.engines.vllm_settings import up_to
+from shardlint.footprint import Settings
+from shardlint.plan import ServingPlan
+
+GIB = 2**30
+
+
+def plan(arguments: str, before: str = "") -> ServingPlan:
+    text = f"{before}vllm serve Qwen/Qwen3-8B {arguments}\n"
+    (found,) = project(text, gpu="H100-SXM-80GB", engine_version={"vllm": "0.33.0"}).plans
+    return found
+
+
+def stated(arguments: str) -> dict[str, Any]:
+    """What is not at its default."""
+    settings = settings_of(plan(arguments)).only
+    assert settings is not None
+    default = Settings()
+    names = [name for name in Settings.__dataclass_fields__ if name != "extra"]
+    return {
+        name: getattr(settings, name)
+        for name in names
+        if getattr(settings, name) != getattr(default, name)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", {}),
+        ("--max-model-len 32k", {"max_model_len": 32000}),
+        ("--gpu-memory-utilization 0.8 --max-num-seqs 64", {"share": 0.8, "max_num_seqs": 64}),
+        ("--kv-cache-memory-bytes 4G", {"kv_bytes": 4 * GIB}),
+        ("--cpu-offload-gb 1.5", {"offload": 3 * GIB // 2}),
+        ("--dtype half --kv-cache-dtype fp8 --block-size 32",
+         {"dtype": "half", "kv_cache_dtype": "fp8", "block_size": 32}),
+        ("--enforce-eager --no-enable-prefix-caching",
+         {"enforce_eager": True, "prefix_caching": False}),
+        ("--no-enable-chunked-prefill", {"chunked_prefill": False}),
+        ("""--speculative-config '{"method": "deepseek_mtp", "num_speculative_tokens": 2}'""",
+         {"draft": "mtp", "draft_tokens": 2}),
+        ("""--speculative-config '{"model": "a/b", "num_speculative_tokens": 3}'""",
+         {"draft": "draft_model", "draft_tokens": 3}),
+        ("--max-loras 4", {}),
+        ("--enable-lora --max-loras 4 --max-lora-rank 64", {"max_loras": 4, "max_lora_rank": 64}),
+        ("--enable-lora", {"max_loras": 1, "max_lora_rank": 16}),
+        ("--mm-encoder-tp-mode data", {"whole_tower": True}),
+        ("--language-model-only", {"text_only": True}),
+        ("""--limit-mm-per-prompt '{"image": 0, "video": 0}'""", {"text_only": True}),
+        ("""--limit-mm-per-prompt '{"image": 0}'""", {"text_only": False}),
+        ("--cudagraph-capture-sizes 1 2 4", {"capture_sizes": (1, 2, 4)}),
+        ("""--compilation-config '{"cudagraph_capture_sizes": [8, 16]}'""",
+         {"capture_sizes": (8, 16)}),
+        ("""--compilation-config '{"cudagraph_mode": "NONE"}'""", {"capture_sizes": ()}),
+        ("--max-cudagraph-capture-size 16", {"capture_sizes": (1, 2, 4, 8, 16)}),
+    ],
+)  # fmt: skip
+def test_options_are_settings(arguments: str, expected: dict[str, Any]) -> None:
+    assert expected == stated(arguments)
+
+
+def test_sizes_of_graphs_up_to_one() -> None:
+    assert (1, 2, 4) == up_to(7)
+    assert (1, 2, 4, 8) == up_to(8)
+    assert (240, 248, 256, 272) == up_to(272)[-4:]
+
+
+def test_variables_that_matter_are_kept() -> None:
+    before = "export VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0\nexport VLLM_API_KEY=x\n"
+    settings = settings_of(plan("", before)).only
+    assert settings is not None
+    assert {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "0"} == dict(settings.extra)
+
+
+def test_setting_that_is_not_known_leaves_all_unknown() -> None:
+    settings = settings_of(plan("--max-model-len $LENGTH"))
+    assert not settings.is_known
+    assert "LENGTH" in (settings.reason or "")
+
+
+def test_demand_joins_what_decides_memory() -> None:
+    found = demand_of(plan("-tp 2 --max-model-len 4096")).only
+    assert found is not None
+    assert ("Qwen/Qwen3-8B", 2, "H100-SXM-80GB", "0.33.0", 4096) == (
+        found.model.id, found.layout.tp, found.device.name, found.releases.first,
+        found.settings.max_model_len,
+    )  # fmt: skip
+
+
+def test_demand_says_what_is_missing() -> None:
+    text = "vllm serve Qwen/Qwen3-8B\n"
+    (bare,) = project(text).plans
+    assert "the card is not stated" == demand_of(bare).reason
