@@ -99,10 +99,9 @@ LOGS = (
     Log("mem-063", "meta-llama/Llama-3.1-8B-Instruct", A100),
     Log("mem-072", "meta-llama/Meta-Llama-3-8B-Instruct", H200),
     Log("mem-078", "Qwen/Qwen2.5-3B-Instruct", A100),
-    Log("mem-155", "Qwen/Qwen3-30B-A3B-Instruct-2507", H200, total_off=0.2),
+    Log("mem-155", "Qwen/Qwen3-30B-A3B-Instruct-2507", H200),
     Log("mem-158", "Qwen/Qwen3-235B-A22B-FP8", H100),
     Log("mem-160", "Qwen/Qwen3-30B-A3B", H100),
-    Log("mem-161", "Qwen/Qwen3-30B-A3B-Instruct-2507", RTX_PRO),
     Log("mem-163", "Qwen/Qwen3-Coder-30B-A3B-Instruct", A100),
     Log("mem-177", "openai/gpt-oss-20b", H100),
     Log("mem-206", "llava-hf/llava-1.5-7b-hf", RTX_4080, text_only=False),
@@ -131,7 +130,10 @@ def start(log: Log, row: Mapping[str, Any], shared: Path) -> tuple[Settings, Bes
 def test_total_beside_weights_and_cache(
     log: Log, printed: Mapping[str, Mapping[str, Any]], shared: Path
 ) -> None:
-    """What the share leaves after weights and KV cache, to 0.12 GiB."""
+    """What the share leaves after weights and KV cache, to 0.12 GiB.
+
+    These rows are not held out: the constants marked with rows in the table were fitted to them.
+    """
     row = printed[log.id]
     settings, made = start(log, row, shared)
     total = made.activations + made.context + made.collectives + made.rest
@@ -164,7 +166,10 @@ def test_printed_peak(log: Log, printed: Mapping[str, Mapping[str, Any]], shared
 def test_a_small_batch_leaves_the_peak_to_the_layers(
     printed: Mapping[str, Mapping[str, Any]], shared: Path
 ) -> None:
-    """mem-047 prints 0.59: with the default of 1024 sequences it would be 5.6."""
+    """mem-047 prints 0.59; the default of 1024 sequences would make it 5.6.
+
+    The log does not say how many were asked: supposed are so few that the layers are the peak.
+    """
     row = {**printed["mem-047"], "max_num_seqs": 32}
     _, made = start(Log("mem-047", "Qwen/Qwen3-4B", RTX_PRO), row, shared)
     assert made.activations / GIB == pytest.approx(0.59, abs=0.01)
@@ -335,8 +340,8 @@ def test_layers_written_out() -> None:
 
 
 def test_experts_keep_their_buffers_while_tokens_are_sampled() -> None:
-    before, after = (sized(MIXTURE, Settings(), H100, r)[1].activations for r in ("0.12.0", "0.13"))
-    assert after - before == 8192 * (8 * (2048 + 768) + 2048) * 2
+    before, after = (sized(MIXTURE, Settings(), H100, r)[1].activations for r in ("0.13.0", "0.14"))
+    assert after - before == 8192 * 8 * (2048 + 2048) * 2
 
 
 def test_the_largest_image_can_be_the_peak() -> None:

@@ -365,7 +365,11 @@ def _latent(run: _Run) -> int:
 
 
 def _experts(run: _Run) -> int:
-    """Buffers of the experts' kernels: both products in one place, the activation in another."""
+    """Buffers of the experts' kernels: both products in one place, the activation in another.
+
+    Kernels that keep them (fused_moe.py, TritonExperts.workspace_shapes) give the activation room
+    for a product and put the output into the first.
+    """
     model = run.model
     if not model.moe:
         return 0
@@ -375,8 +379,11 @@ def _experts(run: _Run) -> int:
     tokens = run.tokens * run.ranks.attention_dp
     if chunk:
         tokens = min(tokens, chunk)
-    per_token = each * (max(2 * width, run.hidden) + width)
-    return (tokens * per_token + run.tokens * run.hidden) * run.element
+    if run.told["experts"]["kept"]:
+        rooms = max(2 * width, run.hidden) + max(width, run.hidden)
+        return tokens * each * rooms * run.element
+    rooms = max(2 * width, run.hidden) + width
+    return (tokens * each * rooms + run.tokens * run.hidden) * run.element
 
 
 def _sampler(run: _Run) -> int:
