@@ -6,14 +6,19 @@ which are numbers of one world. For rules and reports alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from shardlint.footprint import Settings
+from shardlint.engine import Engine
+from shardlint.footprint import MemoryRules, Settings, Sized
 from shardlint.known import Known, combine
-from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan
+from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
 from shardlint.record import record
+from shardlint.sizing.bands import band
+from shardlint.sizing.memory import capacity, footprint, most
+from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
 
 DIRECT: Final = (
     "max_model_len", "max_num_seqs", "max_num_batched_tokens", "dtype", "quantization",
@@ -23,6 +28,9 @@ DIRECT: Final = (
 )  # fmt: skip
 """Facts of `Memory` that `Settings` has by the same name."""
 DEFAULTS: Final = Settings()
+ONLINE: Final = ("fp8",)
+"""Ways of storing that an engine makes of 16-bit weights while it loads them, all alike."""
+MOST_KEPT: Final = 256
 
 
 @record(kw_only=True)
@@ -56,7 +64,34 @@ def settings_of(plan: ServingPlan) -> Known[Settings]:
 
 
 def demand_of(plan: ServingPlan) -> Known[Demand]:
-    """What decides the memory of a plan; unknown with the reason for the first that is missing."""
+    """What decides the memory of a plan; unknown with the reason for the first that is missing.
+
+    Rests on how the weights seem to be stored, where only the name of the checkpoint tells it.
+    """
+    found = _demanded(plan)
+    for demand in found.values:
+        model, word = demand.model, demand.settings.quantization
+        if model.quantization is None and plan.stored_as is None and not word:
+            reason = f"how the weights of {model.id} are stored is not known"
+            return Known.unknown(reason, plan.model.origin)
+        for said in _stored(plan, demand)[1]:
+            found = found.assuming(said)
+    return found.map(lambda demand: replace(demand, model=_stored(plan, demand)[0]))
+
+
+def _stored(plan: ServingPlan, demand: Demand) -> tuple[ModelFacts, tuple[str, ...]]:
+    """The model as its weights are stored, and what that rests on."""
+    model, word = demand.model, demand.settings.quantization
+    said: tuple[str, ...] = ()
+    own = model.quantization
+    if own is None and plan.stored_as is not None:
+        own, said = plan.stored_as, (f"the weights of {model.id} are stored as its name says",)
+    record_, more = record_of(word, own)
+    told = (more,) if more and not (own == {} and (word or "").lower() in ONLINE) else ()
+    return replace(model, quantization=record_), (*said, *told)
+
+
+def _demanded(plan: ServingPlan) -> Known[Demand]:
     return combine(
         lambda model, layout, device, releases, settings: Demand(
             settings=settings, layout=layout, model=model, device=device, releases=releases
@@ -76,3 +111,69 @@ def _or(fact: Known[Any], default: Any) -> Known[Any]:
 def _because(fact: Known[Any], reason: str) -> Known[Any]:
     """A fact that is not stated, with words that say which one."""
     return Known.unknown(reason) if fact.is_unset else fact
+
+
+# --------------------------------------------------------------------------------------- sizes
+
+WIDE_TYPES: Final = ("float", "float32", "fp32")
+
+
+class Sizer:
+    """What one GPU holds of a demand, by possible release; what was asked before is kept."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._kept: dict[Any, tuple[Demand, tuple[Sized, ...]]] = {}
+
+    def sized(
+        self, demand: Demand, layout: Layout | None = None, changes: Mapping[str, Any] | None = None
+    ) -> tuple[Sized, ...]:
+        """One for each span of releases that use memory alike; empty where something is unknown."""
+        layout = layout or demand.layout
+        key = (id(demand), layout, tuple(sorted((changes or {}).items())))
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            settings = replace(demand.settings, **(changes or {}))
+            self._kept[key] = (demand, tuple(self._made(demand, layout, settings)))
+        return self._kept[key][1]
+
+    def _made(self, demand: Demand, layout: Layout, settings: Settings) -> Iterator[Sized]:
+        device, model = demand.device, demand.model
+        total, largest = capacity(device), most(device)
+        if total is None or largest is None or not model.weights:
+            return
+        ranks = self.engine.ranks(layout, model, None)
+        plain = WIDE if (settings.dtype or "").lower() in WIDE_TYPES else PLAIN
+        stored: Storage = storage(model.quantization, plain)
+        found: list[Sized] = []
+        for release, rules in self._releases(demand.releases):
+            made = footprint(model, ranks, layout, settings, rules, stored, device, total)
+            generous = made
+            if largest != total:
+                generous = footprint(model, ranks, layout, settings, rules, stored, device, largest)
+            if made is None or generous is None or made.weights.unknown or made.cache is None:
+                return
+            margin = band(model, made)
+            found.append(Sized(release=release, made=made, generous=generous, band=margin))
+        yield from found
+
+    def _releases(self, span: Releases) -> Iterator[tuple[str, MemoryRules]]:
+        """The first release of each row of releases with the same rules."""
+        last: Any = None
+        for release in _within(span, self.engine.releases()):
+            rules = self.engine.memory(release)
+            if rules is not None and rules.key != last:
+                last = rules.key
+                yield release, rules
+
+
+def _within(span: Releases, known: tuple[str, ...]) -> Iterator[str]:
+    """Releases that were opened; for a single one that was not, the last opened before it."""
+    low, high = version(span.first), version(span.last)
+    assert low is not None and high is not None
+    opened = [(one, found) for one in known if (found := version(one)) is not None]
+    before = [one for one, found in opened if found <= low]
+    inside = [one for one, found in opened if low < found <= high]
+    yield from before[-1:]
+    yield from inside

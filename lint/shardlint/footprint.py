@@ -7,7 +7,7 @@ All sizes are bytes of one GPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, TypeAlias
@@ -277,9 +277,10 @@ class Sized:
 
 
 class MemoryRules(Protocol):
-    """How one release of an engine uses memory."""
+    """How one release of an engine uses memory; releases with equal `key` do it alike."""
 
     share_of: ShareOf
+    key: Hashable
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
@@ -296,7 +297,12 @@ class MemoryRules(Protocol):
         ...
 
     def cache(
-        self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
+        self,
+        model: ModelFacts,
+        ranks: Ranks,
+        layout: Layout,
+        settings: Settings,
+        device: Device | None,
     ) -> Cache | None:
         """The KV cache of the fullest rank; None where the layers of the model are not known."""
         ...

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shardlint.config import Settings, ignored_in, selected
+from shardlint.demands import Demand, Sizer, demand_of
 from shardlint.engine import Engine
 from shardlint.known import CONTRADICTION, MAX_WORLDS, Case, Known, worlds
 from shardlint.plan import Layout, Options, Router, ServingPlan
@@ -35,6 +37,9 @@ from shardlint.project import Project
 from shardlint.record import record
 from shardlint.source import Source, Span
 from shardlint.suppress import Suppressions, matches
+
+DEMAND = "demand"
+"""What a plan asks of memory: a fact that rules need by this name."""
 
 
 @record
@@ -73,12 +78,25 @@ class _Collected:
     unheard: set[tuple[str, str]] = field(default_factory=set)
     """Rule ids, and the file in which each was undecided; "" where it failed."""
     certain: dict[str, Options] = field(default_factory=dict)
+    demands: dict[str, Known[Demand]] = field(default_factory=dict)
+    sizers: dict[str, Sizer] = field(default_factory=dict)
 
     def options(self, plan: ServingPlan) -> Options:
         """The options of a plan, taken apart once for all rules."""
         if plan.id not in self.certain:
             self.certain[plan.id] = certain_options(plan)
         return self.certain[plan.id]
+
+    def demand(self, plan: ServingPlan) -> Known[Demand]:
+        """What a plan asks of memory, put together once for all rules."""
+        if plan.id not in self.demands:
+            self.demands[plan.id] = demand_of(plan)
+        return self.demands[plan.id]
+
+    def sizer(self, engine: Engine) -> Sizer:
+        if engine.name not in self.sizers:
+            self.sizers[engine.name] = Sizer(engine)
+        return self.sizers[engine.name]
 
     def failed(self, rule: type[Rule], error: Exception) -> None:
         what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
@@ -179,7 +197,9 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
         severity = found.severity or rule.severity
         collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
     names = rule.fields(engine)
-    facts = {name: _fact(plan, name) for name in names}
+    facts = {
+        name: collected.demand(plan) if name == DEMAND else _fact(plan, name) for name in names
+    }
     wanted = {name: _fact(plan, name) for name in rule.wants if name not in facts}
     facts |= {name: fact for name, fact in wanted.items() if fact.cases}
     missing = _missing(facts)
@@ -187,7 +207,8 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
     if missing is None and (lacking is None or rule.partial):
         options = collected.options(plan)
         all_worlds = [
-            _world(plan, engine, facts, world, options) for world in worlds(*facts.values())
+            _world(plan, engine, facts, world, options, collected)
+            for world in worlds(*facts.values())
         ]
         hits = list(_judge(rule, plan, facts, all_worlds))
         collected.hits.extend(hits)
@@ -224,6 +245,10 @@ def _missing(facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
 
 def _lacking(rule: Rule, facts: Mapping[str, Known[Any]]) -> tuple[str, str] | None:
     """The first field of the model that is not known, with the reason."""
+    if DEMAND in facts:
+        for case in facts[DEMAND].cases:
+            if lacking := rule.lacks(case.value.model):
+                return f"model_facts.{lacking}", f"{case.value.model.id}: {lacking} is not known"
     if "model_facts" in facts:
         for case in facts["model_facts"].cases:
             if lacking := rule.lacks(case.value):
@@ -237,6 +262,7 @@ def _world(
     facts: Mapping[str, Known[Any]],
     cases: tuple[Case[Any], ...],
     options: Options,
+    collected: _Collected,
 ) -> World:
     values = {name: case.value for name, case in zip(facts, cases, strict=True)}
     asked = {
@@ -244,14 +270,18 @@ def _world(
         for name, value in values.items()
         if name.startswith("layout.")
     }
-    layout, model = Layout(**asked), values.get("model_facts")
+    demand: Demand | None = values.get(DEMAND)
+    layout = Layout(**asked) if demand is None else demand.layout
+    model = values.get("model_facts") if demand is None else demand.model
     devices = values.get("placement.devices")
     ranks = engine.ranks(layout, model, devices) if engine.checked else None
     given = tuple(choice for case in cases for choice in case.given)
     return World(
         plan=plan, engine=engine, layout=layout, model=model, ranks=ranks, devices=devices,
         values=values, given=given, options=options,
-        device=values.get("placement.gpu", _certain(plan.placement.gpu)),
+        device=values.get("placement.gpu", _certain(plan.placement.gpu))
+        if demand is None else demand.device,
+        sizes=None if demand is None else partial(collected.sizer(engine).sized, demand),
     )  # fmt: skip
 
 

@@ -639,6 +639,8 @@ class ServingPlan:
     versions: Known[Releases] = Known.unset()
     model: Known[str] = Known.unset()
     model_facts: Known[ModelFacts] = Known.unset()
+    stored_as: Mapping[str, Any] | None = None
+    """How the weights seem to be stored by the name of the checkpoint, where nothing tells it."""
     shape_of: Known[str] = Known.unset()
     """The model or folder whose config.json gives the shape, where that is not the model itself."""
     served_name: Known[str] = Known.unset()

@@ -428,6 +428,7 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
     placed = replace(
         plan,
         model_facts=_model_facts(plan, project),
+        stored_as=_stored_as(plan, project),
         placement=_placement(plan, setup),
         told=_told(plan, setup),
     )
@@ -494,6 +495,12 @@ def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
     return Known.of(
         facts, model.origin, how="derived", related=model.related, assumes=model.assumes
     )
+
+
+def _stored_as(plan: ServingPlan, project: Project) -> Mapping[str, Any] | None:
+    """How the weights seem to be stored, by the name of the model that is served."""
+    name = plan.model.only
+    return project.setup.catalogue.assumed_quantization(name) if name is not None else None
 
 
 def _facts(plan: ServingPlan, name: str, project: Project) -> ModelFacts | None:

@@ -6,12 +6,12 @@ are checked against its own classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from math import gcd
 from typing import Any, Final
 
-from shardlint.engines import vllm_beside, vllm_cache
+from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules
 from shardlint.engines.vllm_models import VOCABULARY_PADDING
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
@@ -35,6 +35,7 @@ class VLLMMemory:
 
     def __init__(self, release: str) -> None:
         self.release = release
+        self.key: Hashable = (vllm_beside.alike(release), vllm_cache_rules.rules(release))
 
     # ---------------------------------------------------------------------------------- weights
 
@@ -65,9 +66,14 @@ class VLLMMemory:
         return replace(settled, compute_capability=capability)
 
     def cache(
-        self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
+        self,
+        model: ModelFacts,
+        ranks: Ranks,
+        layout: Layout,
+        settings: Settings,
+        device: Device | None,
     ) -> Cache | None:
-        return vllm_cache.cache(model, ranks, layout, settings, self.release)
+        return vllm_cache.cache(model, ranks, layout, settings, self.release, device)
 
     def beside(
         self,

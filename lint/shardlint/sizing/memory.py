@@ -155,7 +155,7 @@ def footprint(
         weights=held,
         beside=beside,
         kv=0,
-        cache=rules.cache(model, ranks, layout, settings),
+        cache=rules.cache(model, ranks, layout, settings, device),
         settings=settings,
         offloaded=offloaded,
     )
