@@ -462,6 +462,13 @@ def test_a_common_window_bounds_all_layers() -> None:
     assert 0 == made(model).bytes_per_token
 
 
+@pytest.mark.parametrize(("release", "spare"), [("0.28.0", 0), ("0.29.0", 1)])
+def test_the_null_block_is_left_out_of_the_longest_request(release: str, spare: int) -> None:
+    found = made(DENSE, release)
+    room = 100 * found.bytes_per_block
+    assert (spare, (100 - spare) * 16) == (found.spare, found.longest(room))
+
+
 @pytest.mark.parametrize(("release", "size"), [("0.23.0", 1051776), ("0.24.0", 1002240)])
 def test_compressed_entries(shared: Path, release: str, size: int) -> None:
     """A public thread: 6.66 GiB for 30,000 tokens where a batch has 16,384."""
