@@ -24,6 +24,7 @@ from shardlint.models.config_json import facts_from_config, parameters_of
 from shardlint.models.entries import SCHEMA_VERSION, packed
 from shardlint.models.keys import WINDOW, WINDOW_OF
 from shardlint.plan import ModelFacts
+from shardlint.sizing.storage import storage
 
 INFERRED_SHAPES = ("inferred",)
 CONFIG = "config.json"
@@ -271,9 +272,31 @@ def confirmed(facts: ModelFacts) -> tuple[str, ...]:
     return tuple(name for name, value in second.items() if getattr(facts, name) == value)
 
 
+def proved(facts: ModelFacts, entry: Entry) -> bool:
+    """Whether the published count is that of the weights with one scale for every block.
+
+    The hub counts the elements of all tensors. A count that is too high by just the scales that an
+    inferred way of storing would have tells of these scales, and of nothing else.
+    """
+    published = entry.get("published") or {}
+    total, exact = published.get("total"), published.get("exact")
+    stored = storage(facts.quantization)
+    scales = 0
+    for block in facts.weights:
+        each = [
+            weight.count * scheme.scales(weight.outputs, weight.inputs)
+            for weight in block.weights
+            if (scheme := stored.scheme(weight)) is not None and not stored.skips(weight)
+        ]
+        scales += sum(each) * (len(block.layers) if block.place in ("layers", "draft") else 1)
+    if not exact or not total or not facts.params_total or not scales:
+        return False
+    return abs(total - facts.params_total - scales) <= scales / 100
+
+
 def record(facts: ModelFacts, entry: Entry, weights: tuple[int, int] | None) -> dict[str, Any]:
     """The record of a model; an inferred quantization stands apart from the facts."""
-    if not is_inferred(entry.get("quantization")):
+    if not is_inferred(entry.get("quantization")) or proved(facts, entry):
         return packed(facts, weights=weights)
     return packed(replace(facts, quantization=None), facts.quantization, weights)
 
