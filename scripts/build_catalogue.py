@@ -22,11 +22,15 @@ from shardlint.models import inventories
 from shardlint.models.catalogue import DATA
 from shardlint.models.config_json import facts_from_config, parameters_of
 from shardlint.models.entries import SCHEMA_VERSION, packed
-from shardlint.models.keys import WINDOW, WINDOW_OF
+from shardlint.models.keys import WINDOW, WINDOW_OF, is_one_of
 from shardlint.plan import ModelFacts
 from shardlint.sizing.storage import storage
 
 INFERRED_SHAPES = ("inferred",)
+READ_FROM_CONFIG = ("llmfit-facts", "embedded")
+"""Kinds of entries whose numbers were read from the published config.json of that id."""
+LONG_ROPE = ("phi*", "minicpm*")
+"""Types that come with LongRoPE."""
 CONFIG = "config.json"
 """Provenance of a shape that is the checkpoint's own config: only that tells its context, too."""
 CONFIRMED = Path(__file__).with_name("confirmed_shapes.json")
@@ -258,12 +262,23 @@ def completed(
     return replace(
         facts,
         default_context=facts.default_context if own else None,
+        least_context=facts.default_context if own else _least_context(facts, entry),
         longest_context=facts.longest_context if own else None,
         architecture=architecture,
         provenance=entry["provenance"]["kind"],
         assumed=assumptions(facts, entry, config),
         confirmed=confirmed(facts),
     )
+
+
+def _least_context(facts: ModelFacts, entry: Entry) -> int | None:
+    """What the published config states, which a scaling that it may have can only lengthen.
+
+    LongRoPE is the exception: its engines start from the length before the scaling.
+    """
+    read = entry["provenance"]["kind"] in READ_FROM_CONFIG
+    long = is_one_of(facts.model_type, LONG_ROPE)
+    return facts.max_position_embeddings if read and not long else None
 
 
 def confirmed(facts: ModelFacts) -> tuple[str, ...]:
