@@ -151,7 +151,7 @@ class Beside:
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free.
+    leaves free. `counts_others`: what other processes hold of the card is taken off the share.
     """
 
     context: int = 0
@@ -160,6 +160,7 @@ class Beside:
     graphs: int = 0
     rest: int = 0
     graphs_outside: bool = False
+    counts_others: bool = False
 
 
 @record(kw_only=True)

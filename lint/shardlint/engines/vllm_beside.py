@@ -295,6 +295,7 @@ def beside(
         graphs=_graphs(run),
         rest=_kept_states(run),
         graphs_outside=not _graphs_estimated(run),
+        counts_others=bool(told["context_whole"]["value"]) and run.runner == "v1",
     )
 
 
@@ -481,7 +482,7 @@ def _context(run: _Run) -> int:
 
 def _collectives(run: _Run, device: Device | None) -> int:
     """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
-    world = run.tp * run.layout.pp
+    world = run.tp + (run.layout.pp > 1)  # a stage speaks with one rank of the next
     if run.model.moe:  # experts are shared out over all of them
         world = max(world, run.tp * run.ranks.attention_dp)
     if world == 1:
