@@ -153,10 +153,14 @@ def test_what_is_stated_is_not_assumed(ask: Any) -> None:
     [
         ({"engine_version": None}, "the release of vLLM is not stated: 0.18.0 is taken"),
         ({"engine_version": "nightly"}, "vLLM 'nightly' is not known: 0.18.0 is taken"),
-        ({"gpu": "A100"}, "A100 is taken for A100-SXM-40GB"),
-        ({"gpu": "A100", "gpu_mem_gib": 79}, "A100 is taken for A100-SXM-80GB"),
+        ({"gpu": "A100"}, "A100 is read as A100-SXM-40GB"),
+        ({"gpu": "A100", "gpu_mem_gib": 79}, "A100 is read as A100-SXM-80GB"),
         ({"gpu": "Frob 9", "gpu_mem_gib": 40}, "nothing but its memory is known of the card"),
-        ({"model": "TINY-1B"}, "TINY-1B is taken for acme/tiny-1b"),
+        ({"model": "TINY-1B"}, "TINY-1B is read as acme/tiny-1b"),
+        ({"model": "Tiny 1B (from the title)"}, "Tiny-1B is read as acme/tiny-1b"),
+        ({"model": "acme/endless-1b"}, "the longest request is not known: 8,192 tokens are taken"),
+        ({"model": "acme/endless-1b", "isl": 9000}, "not known: 9,000 tokens are taken"),
+        ({"model": "acme/positions-1b"}, "from max_position_embeddings: 4,096 tokens"),
         ({"model": "acme/guessed-1b"}, "its width is a guess"),
         ({"quantization": "exl3"}, "quantization 'exl3' is not known: the checkpoint's own"),
         ({"quantization": "fp8"}, "all matrices that can be are taken to be stored as 'fp8' says"),
@@ -173,6 +177,19 @@ def test_what_is_assumed_is_said(ask: Any, changed: dict[str, Any], sentence: st
 def test_bare_name_prefers_a_model_whose_facts_are_certain(ask: Any) -> None:
     assert ALIKE.id < MODEL.id
     assert MODEL.id == ask(model="tiny-1b").model.id
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("DGX Spark GB10", "GB10-DGX-Spark"),
+        ("NVIDIA L40S (a remark)", "L40S"),
+        ("l40s", "L40S"),
+        ("H100-SXM-80GB:8", "H100-SXM-80GB"),
+    ],
+)
+def test_card_may_be_written_in_other_ways(ask: Any, written: str, name: str) -> None:
+    assert name == ask(gpu=written).device.name
 
 
 def test_folder_is_a_model(ask: Any, tmp_path: Any, shared_estimator: Estimator) -> None:
@@ -250,6 +267,7 @@ KNOWN = ("0.6.0", "0.8.5.post1", "0.10.2", "0.11.0", "0.11.2", "0.33.0")
         ("v0.11.0", "0.11.0", True),
         ("0.8.5.post1", "0.8.5.post1", True),
         ("0.11.0+rocm700", "0.11.0", True),
+        ("0.11.0 (ROCm 6.4.1)", "0.11.0", True),
         ("v0.11.2-x86_64", "0.11.2", True),
         ("0.11.0rc1.dev2+g1234567", "0.11.0", False),
         ("0.11.2.dev278+gdbc3d9991.rocm700", "0.11.2", False),
