@@ -6,6 +6,7 @@ replicas or data-parallel ranks are never among them: each of those holds the wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -38,11 +39,14 @@ def settings_that_fit(world: World) -> Iterator[dict[str, Any]]:
     length = _context(world)
     if length is not None and fits(world.sized(max_model_len=length)):
         yield {"max_model_len": length}
-    card = (world.device.compute_capability or "0.0") if world.device is not None else "0.0"
-    new_enough = tuple(int(part) for part in card.split(".")) >= FP8_SINCE
     plain = all((item.made.settings.kv_cache_dtype or "auto") == "auto" for item in world.sized())
-    if new_enough and plain and fits(world.sized(kv_cache_dtype="fp8")):
+    if _reads_fp8(world) and plain and fits(world.sized(kv_cache_dtype="fp8")):
         yield {"kv_cache_dtype": "fp8"}
+
+
+def _reads_fp8(world: World) -> bool:
+    found = re.fullmatch(r"(\d+)\.(\d+)", (world.device and world.device.compute_capability) or "")
+    return found is not None and (int(found[1]), int(found[2])) >= FP8_SINCE
 
 
 def _context(world: World) -> int | None:

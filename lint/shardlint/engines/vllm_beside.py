@@ -86,7 +86,7 @@ def defaults(
     """The settings as `vllm serve` completes them; what stays None hangs on what is not known."""
     told = rules(release)
     runner = _runner(told, model, asked, device)
-    length = asked.max_model_len or model.default_context
+    length = asked.max_model_len or model.default_context or model.least_context
     seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
     pooling = asked.pooling if asked.pooling is not None else _pools(model)
     chunked = asked.chunked_prefill
