@@ -268,7 +268,7 @@ def _settings(asked: Asked, rules: MemoryRules, facts: ModelFacts) -> tuple[Sett
         enforce_eager=asked.enforce_eager,
     )
     said = tuple(f"{name} means nothing to this engine" for name in unused)
-    if asked.max_model_len or facts.default_context or facts.max_position_embeddings:
+    if asked.max_model_len or facts.default_context or _positions(facts):
         return settings, said
     length = max(USUAL_LENGTH, (asked.isl or 0) + (asked.osl or 0))
     more = f"the longest request is not known: {length:,} tokens are taken"
@@ -276,12 +276,16 @@ def _settings(asked: Asked, rules: MemoryRules, facts: ModelFacts) -> tuple[Sett
 
 
 def _with_length(settings: Settings, facts: ModelFacts) -> tuple[Settings, Said]:
-    """The model's positions, where the engine's own default is not known."""
-    positions = facts.max_position_embeddings
+    """What the model states, where the engine's own default is not known."""
+    positions = _positions(facts)
     if settings.max_model_len or facts.default_context or positions is None:
         return settings, ()
-    said = f"the longest request is taken from max_position_embeddings: {positions:,} tokens"
+    said = f"the longest request is taken to have the model's {positions:,} positions"
     return replace(settings, max_model_len=positions), (said,)
+
+
+def _positions(facts: ModelFacts) -> int | None:
+    return facts.least_context or facts.max_position_embeddings
 
 
 def _said_ep(asked: Asked, layout: Layout) -> Said:
