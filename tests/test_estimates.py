@@ -177,6 +177,14 @@ def test_what_is_assumed_is_said(ask: Any, changed: dict[str, Any], sentence: st
     assert any(sentence in text for text in ask(**changed).assumptions), ask(**changed).assumptions
 
 
+def test_words_that_say_what_the_checkpoint_says_change_nothing(ask: Any) -> None:
+    own = ask(model="acme/tiny-1b-FP8")
+    for words in ("fp8", "compressed-tensors", "modelopt fp8"):
+        found = ask(model="acme/tiny-1b-FP8", quantization=words)
+        assert own.made == found.made
+        assert found.made.settings.quantization is None
+
+
 def test_bare_name_prefers_a_model_whose_facts_are_certain(ask: Any) -> None:
     assert ALIKE.id < MODEL.id
     assert MODEL.id == ask(model="tiny-1b").model.id

@@ -168,6 +168,8 @@ class Estimator:
         if kept is None or kept[0] is not facts:
             kept = self._kept[key] = (facts, *stored.made())
         model, storage_, said_storage = kept[1:]
+        if model.quantization == facts.quantization:  # the words say what the checkpoint says
+            settings = replace(settings, quantization=None)
         ranks = engine.ranks(layout, model, None)
         made = footprint(model, ranks, layout, settings, rules, storage_, device, total)
         if made is None:
