@@ -2,10 +2,12 @@
 
     python scripts/fit_memory_bands.py --evidence memory.jsonl --models FOLDER [--check]
 
-A band is the largest residual of its class on rows that state enough (see benchmarks/evidence.py),
-half as much again, and never below LEAST: residuals of a dozen logs say little about the next one.
-Residuals are shares of the card's memory, so that they can be compared between cards. A class with
-few logs is not used by its own band: `sizing.bands` takes the widest then.
+A band is the largest residual of its class on rows that state enough (see benchmarks/evidence.py)
+and whose settings are known (a whole command, or the sequences at once), half as much again, and
+never below LEAST: residuals of a dozen logs say little about the next one.
+Residuals are shares of the card's memory, so that they can be compared between cards. For a class
+with few logs stands the band of all rows of all classes that state enough, whatever is known of
+their settings.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from evidence import rows  # noqa: E402
+from evidence import release, rows  # noqa: E402
 from memory_accuracy import GIB, Judged, judged, kind  # noqa: E402
 from shardlint.sizing.bands import DATA, WORDS  # noqa: E402
 
@@ -46,16 +48,31 @@ def residuals(one: Judged) -> dict[str, float]:
     return found
 
 
+def usable(one: Judged) -> bool:
+    """A release is needed, too: what is beside weights and cache hangs on it."""
+    row = one.row
+    settled = row.max_num_seqs is not None or bool(row.defaulted)
+    return one.strict and settled and release(row) is not None
+
+
+def widths(seen: list[dict[str, float]]) -> dict[str, float]:
+    found = {}
+    for key, least in LEAST.items():
+        largest = max((item[key] for item in seen if key in item), default=0.0)
+        found[key] = round(math.ceil(max(least, MARGIN * largest) / STEP) * STEP, 4)
+    return found
+
+
 def bands(found: list[Judged]) -> dict[str, Any]:
-    classes: dict[str, Any] = {}
-    for name in WORDS:
-        seen = [residuals(one) for one in found if one.strict and kind(one) == name]
-        own: dict[str, Any] = {"rows": sum("below" in item for item in seen)}
-        for key, least in LEAST.items():
-            largest = max((item[key] for item in seen if key in item), default=0.0)
-            own[key] = round(math.ceil(max(least, MARGIN * largest) / STEP) * STEP, 4)
-        classes[name] = own
-    return classes
+    seen = {name: [one for one in found if usable(one) and kind(one) == name] for name in WORDS}
+    classes = {
+        name: {
+            "rows": sum(one.row.available_kv_gib is not None for one in members),
+            **widths([residuals(one) for one in members]),
+        }
+        for name, members in seen.items()
+    }
+    return {"few": widths([residuals(one) for one in found if one.strict]), "classes": classes}
 
 
 def main() -> int:
@@ -67,7 +84,7 @@ def main() -> int:
     made = {
         "schema_version": 1,
         "generated_by": "scripts/fit_memory_bands.py",
-        "classes": bands(judged(rows(given.evidence), given.models)),
+        **bands(judged(rows(given.evidence), given.models)),
     }
     text = json.dumps(made, indent=1) + "\n"
     if given.check:

@@ -132,9 +132,9 @@ class ModelFacts:
     counted from 0; `mamba_width` is the inner width of the first kind of Mamba;
     `deepstack_levels` are the first layers that the vision tower feeds; `default_context` is
     what engines derive from the config, `least_context` what that is not below, `longest_context`
-    the most that they may be asked for, in tokens. `quantization` is empty where the weights are stored in the model's own type,
-    None where that is not known. `assumed` gives the reasons not to rest an error on these
-    facts, except on the `confirmed` fields alone.
+    the most that they may be asked for, in tokens. `quantization` is empty where the weights are
+    stored in the model's own type, None where that is not known. `assumed` gives the reasons not
+    to rest an error on these facts, except on the `confirmed` fields alone.
     """
 
     id: str

@@ -388,11 +388,18 @@ def _experts(run: _Run) -> int:
     tokens = run.tokens * run.ranks.attention_dp
     if chunk:
         tokens = min(tokens, chunk)
+    gathered = _gathered(run)
     if run.told["experts"]["kept"]:
         rooms = max(2 * width, run.hidden) + max(width, run.hidden)
-        return tokens * each * rooms * run.element
+        return tokens * each * rooms * run.element + gathered
     rooms = max(2 * width, run.hidden) + width
-    return (tokens * each * rooms + run.tokens * run.hidden) * run.element
+    return (tokens * each * rooms + run.tokens * run.hidden) * run.element + gathered
+
+
+def _gathered(run: _Run) -> int:
+    """With data parallelism a rank's experts see the tokens of all ranks, there and back."""
+    dp = run.ranks.attention_dp
+    return 2 * run.tokens * dp * run.hidden * run.element if dp > 1 else 0
 
 
 def _sampler(run: _Run) -> int:
@@ -479,7 +486,9 @@ def _context(run: _Run) -> int:
 def _collectives(run: _Run, device: Device | None) -> int:
     """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
     world = run.tp * run.layout.pp
-    if world == 1 and run.ranks.attention_dp == 1:
+    if run.model.moe:  # experts are shared out over all of them
+        world = max(world, run.tp * run.ranks.attention_dp)
+    if world == 1:
         return 0
     direct = device is not None and device.link not in (None, "pcie", "none")
     hopper = _number(run.capability or "0") >= _number("9.0")

@@ -11,6 +11,7 @@ from shardlint.engine import Engine, refuses
 from shardlint.estimates.asked import Asked, EstimateError, shown
 from shardlint.estimates.lookups import Said, card_of, model_of, release_of, release_within
 from shardlint.footprint import Band, Footprint, MemoryRules, Settings
+from shardlint.models.names import pools
 from shardlint.plan import Device, Layout, ModelFacts, Options, Ranks, Releases, ServingPlan
 from shardlint.project import Setup
 from shardlint.record import record
@@ -94,6 +95,9 @@ class Estimator:
         device, total, said_card = self._once(card_of, self.setup, asked.gpu, asked.gpu_mem_gib)
         layout = _layout(asked, engine, facts)
         settings, said_settings = _settings(asked, rules, facts)
+        if pools(asked.model):
+            settings = replace(settings, pooling=True)
+            said_settings += ("by its name, the model samples no tokens",)
         said = (*said_release, *said_card, *said_model, *said_settings, *_said_ep(asked, layout))
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
         return replace(made, asked=asked)
