@@ -107,7 +107,7 @@ class Cache:
 
     def pool(self, bytes: int) -> int:
         """Blocks in so many bytes."""
-        return max(0, bytes // self.bytes_per_block)
+        return max(0, bytes // max(1, self.bytes_per_block))
 
     def concurrency(self, bytes: int, tokens: int) -> float:
         """Requests of that many tokens that so many bytes hold, as the engine prints it."""

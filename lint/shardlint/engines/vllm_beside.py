@@ -216,6 +216,10 @@ def _meets(row: Span, device: Device) -> bool:
     return (device.memory_mib or 0) * MIB >= least * GIB
 
 
+V0_MOST_CAPTURED: Final = 8 * 1024
+"""worker/model_runner.py of 0.6, config.py of 0.7: 1, 2, 4, and 8 × 1 to 8 × 1024."""
+
+
 def _captured(
     span: Span, settings: Settings, model: ModelFacts, device: Device | None, runner: Runner
 ) -> tuple[int, ...]:
@@ -224,7 +228,7 @@ def _captured(
         return ()
     seqs = settings.max_num_seqs or 0
     if runner == "v0":
-        return (1, 2, 4, *range(8, -(-seqs // 8) * 8 + 1, 8))
+        return (1, 2, 4, *range(8, min(-(-seqs // 8) * 8, V0_MOST_CAPTURED) + 1, 8))
     most: int = span["most"]
     family = (_capability(device) or "").partition(".")[0]
     most = span.get("families", {}).get(family, most)

@@ -19,6 +19,15 @@ from shardlint.known import Known
 from shardlint.plan import Device
 from shardlint.record import record
 
+VENDORS: Final = frozenset({"nvidia", "amd", "geforce", "tesla", "instinct", "quadro", "gpu"})
+"""Words that stand before a card's name or not."""
+
+
+def _words_of(name: str) -> frozenset[str]:
+    plain = re.sub(r"\(.*?\)", " ", normal(name))
+    return frozenset(re.split(r"[^a-z0-9]+", plain)) - VENDORS - {""}
+
+
 SIZE: Final = re.compile(r"-\d+GB$", re.IGNORECASE)
 """The memory at the end of a card's name."""
 
@@ -58,6 +67,12 @@ class Devices:
         An ambiguous name gives one case per card, each given by ("gpu", name of the card).
         """
         return self._cards.find(name)
+
+    def alike(self, text: str) -> str | None:
+        """The name with the same words in another order, vendors and brackets left out."""
+        wanted = _words_of(text)
+        names = [name for name in self._cards.names() if wanted and _words_of(name) == wanted]
+        return min(names, default=None)
 
     def usual(self, name: str) -> Device | None:
         """One device for a question that needs one: the likely meaning, else the smallest."""
