@@ -2,7 +2,7 @@
 
     python scripts/fit_memory_bands.py --evidence memory.jsonl --models FOLDER [--check]
 
-A band is the largest residual of its class on rows that state enough (see benchmarks/evidence.py)
+A band is the largest residual of its class on rows that state enough (benchmarks/memory_logs.py)
 and whose settings are known (a whole command, or the sequences at once), half as much again, and
 never below LEAST: residuals of a dozen logs say little about the next one.
 Residuals are shares of the card's memory, so that they can be compared between cards. For a class
@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from evidence import release, rows  # noqa: E402
 from memory_accuracy import GIB, Judged, judged, kind  # noqa: E402
+from memory_logs import release, rows  # noqa: E402
 from shardlint.sizing.bands import DATA, WORDS  # noqa: E402
 
 MARGIN = 1.5
