@@ -50,7 +50,8 @@ ABOUT = (
     "Bytes per rank as vLLM's own classes compute them, written by scripts/dump_vllm_memory.py: "
     "weights = [first stage, last stage] (draft_weights: the draft's, before it shares the "
     "embedding and the head); cache = the same for the KV cache, groups = [spec, layers, tokens "
-    "per block], blocks = per group, of one request of max_model_len tokens; in_flight = tokens"
+    "per block], blocks = per group, of one request of max_model_len tokens; in_flight = tokens. "
+    "A layout says only what is not tp = pp = dp = 1, ep = false, no options"
 )
 RELEASE = "0.33.0"
 
@@ -107,7 +108,7 @@ NAMESPACES = {
     "_vllm_fa3_C",
 }
 ABSENT_OPERATORS = {"minimax_allreduce_rms_qk"}  # vLLM tests for it, and takes another way
-GPU_PACKAGES = {
+GPU_PACKAGES = {  # used by none of what is measured: a stub where they are not installed
     "cuda",
     "cutlass",
     "deep_gemm",
@@ -116,6 +117,7 @@ GPU_PACKAGES = {
     "outlines_core",
     "quack",
     "tilelang",
+    "torchvision",
     "triton_kernels",
     "tvm_ffi",
     "xgrammar",
@@ -133,15 +135,20 @@ class Row(NamedTuple):
     options: Mapping[str, Any]
 
 
+DEFAULT: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 1, "ep": False, "options": {}}
+
+
 class Job(NamedTuple):
     """What is measured of a model: `told` are keys added to its configuration.
 
+    `without`: keys that its class of transformers does not take.
     `plain`: transformers does not know its type, so it gets a configuration class of ours.
     """
 
     model_id: str
     capability: str
     told: Mapping[str, Any]
+    without: Sequence[str]
     plain: bool
     rows: Sequence[Row]
 
@@ -182,6 +189,12 @@ class Anything(type):
         return cls
 
     __ror__ = __or__
+
+    def _number(cls, other: object) -> int:
+        return 1  # a width in bits, from which a kernel's shape is worked out
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _number
+    __floordiv__ = __rfloordiv__ = __mod__ = __lshift__ = _number
 
 
 def _first_argument(self: object, *args: Any, **_kwargs: object) -> Any:
@@ -310,6 +323,7 @@ def _pretend_cuda(capability: tuple[int, int], device: Device) -> None:
         "is_available": True,
         "current_device_index": 0,
         "current_device_idx": 0,
+        "empty_cache": None,
     }
     for name, answer in accelerator.items():
         setattr(torch.accelerator, name, Always(answer))
@@ -456,7 +470,7 @@ def on_meta(dtype: Any) -> Iterator[None]:
             if wanted is not None and (isinstance(wanted, int) or is_gpu(wanted)):
                 kwargs["device"] = "meta"
             name = getattr(function, "__name__", "")
-            if name == "cuda":
+            if name == "cuda" or (name == "cpu" and args[0].device.type == "meta"):
                 return args[0]
             if name == "device" and args and (isinstance(args[0], int) or args[0] == "cuda"):
                 return torch.device("meta")
@@ -567,12 +581,14 @@ def ends(items: Sequence[T]) -> list[T]:
 
 def measure(folder: Path, job: Job, row: Row) -> dict[str, Any]:
     """One row of the table: what rank 0 of the first and of the last stage hold."""
+    import torch
     from vllm.config import set_current_vllm_config
     from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+    from vllm.v1.worker import workspace
 
     config = EngineArgs(
         model=str(folder),
@@ -586,6 +602,8 @@ def measure(folder: Path, job: Job, row: Row) -> dict[str, Any]:
         **row.options,
     ).create_engine_config(UsageContext.OPENAI_API_SERVER)
     dtype = config.model_config.dtype
+    if not workspace.is_workspace_manager_initialized():
+        workspace.init_workspace_manager(torch.device("meta"))
     register_all_kvcache_specs(config)
     weights, stages, draft = [], [], None
     for stage in range(row.pp):
@@ -618,12 +636,25 @@ def measure(folder: Path, job: Job, row: Row) -> dict[str, Any]:
 
 # For a model type that transformers has no class of; vLLM's model reads it like the real one.
 PLAIN_CONFIG = """from transformers import PretrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+
+def part(told):
+    known = told.get("model_type")
+    made = CONFIG_MAPPING[known](**told) if known in CONFIG_MAPPING else PretrainedConfig(**told)
+    if not made.architectures and known in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        made.architectures = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[known]]
+    return made
 
 
 class PlainConfig(PretrainedConfig):
-    model_type = {model_type!r}
+    model_type = MODEL_TYPE
 
     def __init__(self, **kwargs):
+        for name in ("llm_config", "text_config", "vision_config"):
+            if isinstance(kwargs.get(name), dict):
+                kwargs[name] = part(kwargs[name])
         super().__init__(**kwargs)
         if not getattr(self, "rope_parameters", None):
             theta = kwargs.get("rope_theta") or 10000.0
@@ -639,9 +670,11 @@ def write_folder(folder: Path, configs: Path, job: Job) -> None:
     if quantization is not None:
         (folder / "hf_quant_config.json").write_text(json.dumps(quantization))
     config |= job.told
+    for key in job.without:
+        config.pop(key, None)
     if job.plain:
         config["auto_map"] = {"AutoConfig": "plain_config.PlainConfig"}
-        code = PLAIN_CONFIG.format(model_type=config["model_type"])
+        code = PLAIN_CONFIG.replace("MODEL_TYPE", repr(config["model_type"]))
         (folder / "plain_config.py").write_text(code)
     (folder / "config.json").write_text(json.dumps(config))
 
@@ -712,9 +745,10 @@ def jobs_of(table: Mapping[str, Any]) -> list[Job]:
             model_id,
             model["capability"],
             model.get("told", {}),
+            model.get("without", []),
             model.get("plain", False),
             [
-                Row(row["tp"], row["pp"], row["dp"], row["ep"], row.get("options", {}))
+                Row(**{key: row.get(key, value) for key, value in DEFAULT.items()})
                 for row in model["rows"]
             ],
         )
@@ -728,7 +762,7 @@ def new_job(model_id: str, configs: Path, architecture: str | None, plain: bool)
     layouts = DENSE_LAYOUTS + (EXPERT_LAYOUTS if "expert" in text else [])
     capability = "10.0" if any(word in model_id for word in BLACKWELL_ONLY) else "9.0"
     told = {"architectures": [architecture]} if architecture else {}
-    return Job(model_id, capability, told, plain, [Row(*layout, {}) for layout in layouts])
+    return Job(model_id, capability, told, [], plain, [Row(*layout, {}) for layout in layouts])
 
 
 def table_of(jobs: Sequence[Job], found: Mapping[str, list[tuple[Row, dict[str, Any]]]]) -> Any:
@@ -742,9 +776,7 @@ def table_of(jobs: Sequence[Job], found: Mapping[str, list[tuple[Row, dict[str, 
                 print(f"{job.model_id} {tuple(row)}: {answer['error']}", file=sys.stderr)
                 continue
             model = {"arch": answer["arch"], "quant": answer["quant"]}
-            layout: dict[str, Any] = {"tp": row.tp, "pp": row.pp, "dp": row.dp, "ep": row.ep}
-            if row.options:
-                layout["options"] = dict(row.options)
+            layout = {key: value for key, value in row._asdict().items() if value != DEFAULT[key]}
             measured = ("weights", "draft_weights", "cache", "max_model_len", "in_flight")
             rows.append(layout | {key: answer[key] for key in measured if answer[key] is not None})
         if rows:
@@ -753,6 +785,8 @@ def table_of(jobs: Sequence[Job], found: Mapping[str, list[tuple[Row, dict[str, 
             model["capability"] = job.capability
             if job.told:
                 model["told"] = dict(job.told)
+            if job.without:
+                model["without"] = list(job.without)
             if job.plain:
                 model["plain"] = True
             models[job.model_id] = model | {"rows": rows}
@@ -799,7 +833,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         found.setdefault(model_id, []).append((row, answer))
     after = table_of(jobs, found)
     if options.only:
-        together = before["models"] | after["models"]
+        kept = {name: model for name, model in before["models"].items() if name not in known}
+        together = kept | after["models"]
         after["models"] = dict(sorted(together.items(), key=lambda item: item[0].lower()))
     text = text_of(after)
     if options.check:
