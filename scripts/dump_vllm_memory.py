@@ -20,7 +20,7 @@ To be installed in the Python that runs it (Linux, Python 3.11):
     pip install -r requirements/common.txt                  of that sdist (transformers 5.20.2)
 
 Where kernels are chosen by what a GPU or an optional package offers, the answers are those of the
-platform named with a model (`capability` 8.0: A100, 9.0: H100, 10.0: B200), with vLLM's bundled
+platform named in a row (`capability` 8.0: A100, 9.0: H100, 10.0: B200), with vLLM's bundled
 triton_kernels and without FlashInfer's experts.
 """
 
@@ -51,7 +51,7 @@ ABOUT = (
     "weights = [first stage, last stage] (draft_weights: the draft's, before it shares the "
     "embedding and the head); cache = the same for the KV cache, groups = [spec, layers, tokens "
     "per block], blocks = per group, of one request of max_model_len tokens; in_flight = tokens. "
-    "A layout says only what is not tp = pp = dp = 1, ep = false, no options"
+    "A layout says only what is not tp = pp = dp = 1, ep = false, no options, capability 9.0"
 )
 RELEASE = "0.33.0"
 
@@ -74,6 +74,7 @@ DEVICES = {
     "9.0": Device("NVIDIA H100 80GB HBM3", 80 * GIB, 132),
     "10.0": Device("NVIDIA B200", 180 * GIB, 148),
 }
+USUAL = "9.0"  # what a row is of that does not say its capability
 BLACKWELL_ONLY = ("NVFP4", "MXFP4", "DeepSeek-V4", "Kimi-K3")
 
 WITHOUT_DRAFT = {"ngram", "ngram_gpu", "suffix"}  # methods that load no second model
@@ -135,7 +136,11 @@ class Row(NamedTuple):
     options: Mapping[str, Any]
 
 
+MEASURED = ("weights", "draft_weights", "cache", "max_model_len", "in_flight")
 DEFAULT: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 1, "ep": False, "options": {}}
+
+
+Found = tuple[Row, dict[str, Any]]
 
 
 class Job(NamedTuple):
@@ -374,6 +379,7 @@ def pretend(capability: str) -> None:
     import vllm.model_executor.models.registry as registry
     import vllm.triton_utils
     import vllm.utils.import_utils as optional
+    import vllm.v1.attention.ops.cp_common as context_parallel
     from vllm.model_executor.models.utils import PPMissingLayer
 
     class Tuning:
@@ -392,7 +398,8 @@ def pretend(capability: str) -> None:
     )
     registry._try_inspect_model_cls = lambda _, model: model.inspect_model_cls()
     PPMissingLayer.ffn_all_reduce_deferred = False
-    state.in_the_same_node_as = lambda group, **_: [False] * group.world_size
+    for module in (state, context_parallel):  # ranks on other nodes: no kernels across GPUs
+        module.in_the_same_node_as = lambda group, **_: [False] * group.world_size
 
 
 class Group:
@@ -707,7 +714,7 @@ def _measure_models(sink: Connection, configs: Path, jobs: Sequence[Job], limit:
                 found = source.recv() if source.poll(limit) else {"error": "no answer in time"}
             except EOFError:
                 found = {"error": "the process ended"}
-            sink.send((job.model_id, row, found))
+            sink.send(((job.model_id, job.capability), row, found))
             if found.get("error") == "no answer in time":
                 worker.kill()
         worker.join()
@@ -716,7 +723,7 @@ def _measure_models(sink: Connection, configs: Path, jobs: Sequence[Job], limit:
 
 def measure_all(
     configs: Path, jobs: Iterable[Job], limit: float
-) -> Iterator[tuple[str, Row, dict[str, Any]]]:
+) -> Iterator[tuple[tuple[str, str], Row, dict[str, Any]]]:
     """The answers for every row of every job, one process at a time."""
     fork = multiprocessing.get_context("fork")
     for _, same in groupby(sorted(jobs, key=lambda job: job.capability), lambda j: j.capability):
@@ -740,56 +747,43 @@ def config_path(configs: Path, model_id: str) -> Path:
 
 
 def jobs_of(table: Mapping[str, Any]) -> list[Job]:
-    return [
-        Job(
-            model_id,
-            model["capability"],
-            model.get("told", {}),
-            model.get("without", []),
-            model.get("plain", False),
-            [
-                Row(**{key: row.get(key, value) for key, value in DEFAULT.items()})
-                for row in model["rows"]
-            ],
-        )
-        for model_id, model in table["models"].items()
-    ]
+    """A job for each model and platform of the table."""
+    jobs = []
+    for model_id, model in table["models"].items():
+        by_platform: dict[str, list[Row]] = {}
+        for row in model["rows"]:
+            layout = Row(**{key: row.get(key, value) for key, value in DEFAULT.items()})
+            by_platform.setdefault(row.get("capability", USUAL), []).append(layout)
+        told = (model.get("told", {}), model.get("without", []), model.get("plain", False))
+        jobs += [Job(model_id, platform, *told, rows) for platform, rows in by_platform.items()]
+    return jobs
 
 
 def new_job(model_id: str, configs: Path, architecture: str | None, plain: bool) -> Job:
     """The usual rows of a model that the table lacks."""
     text = config_path(configs, model_id).read_text()
     layouts = DENSE_LAYOUTS + (EXPERT_LAYOUTS if "expert" in text else [])
-    capability = "10.0" if any(word in model_id for word in BLACKWELL_ONLY) else "9.0"
+    capability = "10.0" if any(word in model_id for word in BLACKWELL_ONLY) else USUAL
     told = {"architectures": [architecture]} if architecture else {}
     return Job(model_id, capability, told, [], plain, [Row(*layout, {}) for layout in layouts])
 
 
-def table_of(jobs: Sequence[Job], found: Mapping[str, list[tuple[Row, dict[str, Any]]]]) -> Any:
+def table_of(jobs: Sequence[Job], found: Mapping[tuple[str, str], list[Found]]) -> Any:
     """The table of the rows that vLLM built; the others are told on stderr."""
     models: dict[str, Any] = {}
-    for job in sorted(jobs, key=lambda job: job.model_id.lower()):
-        rows = []
-        model: dict[str, Any] = {}
-        for row, answer in found.get(job.model_id, []):
+    for job in sorted(jobs, key=lambda job: (job.model_id.lower(), job.capability != USUAL)):
+        for row, answer in found.get((job.model_id, job.capability), []):
             if "error" in answer:
                 print(f"{job.model_id} {tuple(row)}: {answer['error']}", file=sys.stderr)
                 continue
-            model = {"arch": answer["arch"], "quant": answer["quant"]}
+            facts: dict[str, Any] = {"arch": answer["arch"], "quant": answer["quant"]}
+            said = {"told": dict(job.told), "without": list(job.without), "plain": job.plain}
+            facts |= {key: value for key, value in said.items() if value}
+            model = models.setdefault(job.model_id, facts | {"rows": []})
             layout = {key: value for key, value in row._asdict().items() if value != DEFAULT[key]}
-            measured = ("weights", "draft_weights", "cache", "max_model_len", "in_flight")
-            rows.append(layout | {key: answer[key] for key in measured if answer[key] is not None})
-        if rows:
-            plain = [a["quant"] for r, a in found[job.model_id] if "quant" in a and not r.options]
-            model["quant"] = plain[0] if plain else model["quant"]
-            model["capability"] = job.capability
-            if job.told:
-                model["told"] = dict(job.told)
-            if job.without:
-                model["without"] = list(job.without)
-            if job.plain:
-                model["plain"] = True
-            models[job.model_id] = model | {"rows": rows}
+            if job.capability != USUAL:
+                layout["capability"] = job.capability
+            model["rows"].append(layout | {key: answer[key] for key in MEASURED if answer[key]})
     return {"about": ABOUT, "vllm": RELEASE, "models": models}
 
 
@@ -828,9 +822,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in options.add
         if name not in known
     ]
-    found: dict[str, list[tuple[Row, dict[str, Any]]]] = {}
-    for model_id, row, answer in measure_all(options.configs, jobs, options.limit):
-        found.setdefault(model_id, []).append((row, answer))
+    found: dict[tuple[str, str], list[Found]] = {}
+    for job_of, row, answer in measure_all(options.configs, jobs, options.limit):
+        found.setdefault(job_of, []).append((row, answer))
     after = table_of(jobs, found)
     if options.only:
         kept = {name: model for name, model in before["models"].items() if name not in known}
