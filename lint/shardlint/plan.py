@@ -334,7 +334,8 @@ class Constraint:
 
     `sentence` says what is wrong where two numbers do not; it may use {left} and {right}. `places`
     are the facts to point at, best first ("layout.dcp", "options.enable_eplb"); without them, the
-    layout fields that could cure it. `remedy` is what to do instead, for people.
+    layout fields that could cure it. `remedy` is what to do instead, for people; `drop` is the field
+    of an option without which it holds.
     """
 
     rule: str
@@ -354,6 +355,7 @@ class Constraint:
     sentence: str | None = None
     places: tuple[str, ...] = ()
     remedy: str | None = None
+    drop: str | None = None
 
     @property
     def holds(self) -> bool:

@@ -383,13 +383,13 @@ def _methods(model: ModelFacts, options: Options) -> FOUND:
             CONFLICT, f"`--quantization {asked}` contradicts the checkpoint, which is stored as"
             f" {stored}", "does not match the quantization method specified in the `quantization`"
             " argument", place, facts=("quantization",), refusal_since="0.6.0",
-            remedy="leave `--quantization` out",
+            remedy="leave `--quantization` out", drop="quantization",
         )  # fmt: skip
     elif model.quantization == {} and asked in ("awq", "gptq"):
         yield _refuse(
             CONFLICT, f"`--quantization {asked}` is for a checkpoint that is stored so, and this"
             " one is not quantized", "Cannot find the config file for", place,
-            facts=("quantization",), remedy="leave `--quantization` out",
+            facts=("quantization",), remedy="leave `--quantization` out", drop="quantization",
         )  # fmt: skip
     if asked in LEFT:
         yield _refuse(
