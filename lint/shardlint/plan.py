@@ -334,7 +334,7 @@ class Constraint:
 
     `sentence` says what is wrong where two numbers do not; it may use {left} and {right}. `places`
     are the facts to point at, best first ("layout.dcp", "options.enable_eplb"); without them, the
-    layout fields that could cure it. `remedy` is what to do instead, for people; `drop` is the field
+    layout fields that could cure it. `remedy` is what to do instead, for people; `drop` the field
     of an option without which it holds.
     """
 
