@@ -126,7 +126,7 @@ def model_of(setup: Setup, name: str) -> tuple[ModelFacts, Said]:
         if facts is None and (plain := _plain_name(name)) != name:
             return model_of(setup, plain)
         reference = name if facts is None or facts.provenance == "config.json" else facts.id
-        facts = setup.resolved(reference, facts)
+        facts = setup.resolved(reference, facts) or setup.catalogue.variant(name)
     except ModelError as error:
         raise EstimateError(f"model: {error}") from None
     if facts is None:

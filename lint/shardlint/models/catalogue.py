@@ -108,22 +108,7 @@ class Catalogue:
         from shardlint.models.names import last_part
 
         id = hub_id(reference)
-        found = self._base_of(last_part(id), tuned=is_hub_id(id))
-        if found is None:
-            return None
-        base = self._unpacked(found.id)
-        reason = f"the shape of {base.id}, guessed from the name"
-        return replace(
-            base,
-            id=id,
-            quantization=None,
-            default_context=None,
-            least_context=None,
-            longest_context=None,
-            provenance="name",
-            assumed=(reason, *base.assumed),
-            confirmed=(),
-        )
+        return self._named_after(id, self._base_of(last_part(id), tuned=is_hub_id(id)))
 
     def named(self, name: str) -> ModelFacts | None:
         """The model whose id ends in this name, whoever its owner; ids before other names.
@@ -138,6 +123,57 @@ class Catalogue:
             if known := [facts for facts in found if facts is not None]:
                 return min(known, key=lambda facts: (len(facts.assumed) > 0, facts.id.lower()))
         return None
+
+    def variant(self, name: str) -> ModelFacts | None:
+        """The shape of a family that the name means, or of a packed checkpoint of that name.
+
+        None if models with different shapes go by it. For questions of people, who write
+        "llama-2-7b" and mean Llama-2-7b-chat-hf; how the weights are stored is left open.
+        """
+        from shardlint.models.names import is_variant, last_part, stripped, without_remarks
+
+        wanted = last_part(without_remarks(name))
+        for shorter in stripped(wanted):
+            for same in (str.__eq__, is_variant, lambda one, family: is_variant(family, one)):
+                ids = [
+                    id
+                    for part, found in self._by_last_part.items()
+                    if any(same(one, shorter) for one in stripped(part))
+                    for id in found
+                ]
+                if ids:
+                    return self._as_stored(name, self._agreed(tuple(dict.fromkeys(ids))), ids)
+        return None
+
+    def _as_stored(
+        self, name: str, base: ModelFacts | None, ids: Iterable[str]
+    ) -> ModelFacts | None:
+        """The shape under another name; stored as its family is, where neither name says how."""
+        from shardlint.models.names import last_part, stripped
+
+        found = self._named_after(name, base)
+        plain = [id for id in sorted(ids) if len(list(stripped(last_part(id)))) == 1]
+        if found is None or not plain or len(list(stripped(last_part(name)))) > 1:
+            return found
+        own = self._known(plain[0])
+        return replace(found, quantization=own.quantization) if own is not None else found
+
+    def _named_after(self, name: str, base: ModelFacts | None) -> ModelFacts | None:
+        """The shape of a model under another name; how its weights are stored is left open."""
+        if base is None:
+            return None
+        base = self._unpacked(base.id)
+        return replace(
+            base,
+            id=name,
+            quantization=None,
+            default_context=None,
+            least_context=None,
+            longest_context=None,
+            provenance="name",
+            assumed=(f"the shape of {base.id}, guessed from the name", *base.assumed),
+            confirmed=(),
+        )
 
     def ids(self) -> tuple[str, ...]:
         """Every id that is known, sorted."""

@@ -72,6 +72,25 @@ def is_fine_tune(name: str, base: str) -> bool:
     )
 
 
+VARIANTS: Final = re.compile(
+    r"instruct|chat|it|hf|base|thinking|preview|text|v\d(\.\d)?|\d{4}", re.IGNORECASE
+)
+"""Words behind the name of a family and a size, of models that have one shape."""
+
+
+def is_variant(name: str, family: str) -> bool:
+    """The name goes on behind that of a family with words for a way of training, or a date."""
+    if not name.startswith(f"{family}-"):
+        return False
+    words = name[len(family) + 1 :].split("-")
+    return all(VARIANTS.fullmatch(word) for word in words)
+
+
+def without_remarks(name: str) -> str:
+    """What stands before a bracket or a space: "Qwen2.5-7B (AWQ)" is Qwen2.5-7B."""
+    return re.split(r"[\s(\[]", name.strip(), maxsplit=1)[0]
+
+
 # ---------------------------------------------------------------------------------- quantization
 
 FOUR, EIGHT = {"bits": 4}, {"bits": 8}
