@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -130,33 +130,36 @@ class Catalogue:
         None if models with different shapes go by it. For questions of people, who write
         "llama-2-7b" and mean Llama-2-7b-chat-hf; how the weights are stored is left open.
         """
-        from shardlint.models.names import is_variant, last_part, stripped, without_remarks
+        from itertools import product
+
+        from shardlint.models.names import (
+            is_packed,
+            is_variant,
+            last_part,
+            stripped,
+            without_remarks,
+        )
 
         wanted = last_part(without_remarks(name))
-        for shorter in stripped(wanted):
-            for same in (str.__eq__, is_variant, lambda one, family: is_variant(family, one)):
-                ids = [
-                    id
-                    for part, found in self._by_last_part.items()
-                    if any(same(one, shorter) for one in stripped(part))
-                    for id in found
-                ]
-                if ids:
-                    return self._as_stored(name, self._agreed(tuple(dict.fromkeys(ids))), ids)
+        likenesses = (str.__eq__, is_variant, lambda one, family: is_variant(family, one))
+        for shorter, packed, same in product(stripped(wanted), (False, True), likenesses):
+            ids = self._like(shorter, packed, same)
+            if ids:
+                named = self._named_after(name, self._agreed(ids))
+                own = None if packed or is_packed(wanted) else self._known(min(ids))
+                return named and replace(named, quantization=own.quantization if own else None)
         return None
 
-    def _as_stored(
-        self, name: str, base: ModelFacts | None, ids: Iterable[str]
-    ) -> ModelFacts | None:
-        """The shape under another name; stored as its family is, where neither name says how."""
-        from shardlint.models.names import last_part, stripped
+    def _like(self, name: str, packed: bool, same: Callable[[str, str], bool]) -> tuple[str, ...]:
+        """Ids whose names are like this one; with `packed` those too that say how they store."""
+        from shardlint.models.names import is_packed, stripped
 
-        found = self._named_after(name, base)
-        plain = [id for id in sorted(ids) if len(list(stripped(last_part(id)))) == 1]
-        if found is None or not plain or len(list(stripped(last_part(name)))) > 1:
-            return found
-        own = self._known(plain[0])
-        return replace(found, quantization=own.quantization) if own is not None else found
+        found: list[str] = []
+        for part, ids in self._by_last_part.items():
+            forms = list(stripped(part)) if packed else [part]
+            if (packed or not is_packed(part)) and any(same(form, name) for form in forms):
+                found += ids
+        return tuple(dict.fromkeys(found))
 
     def _named_after(self, name: str, base: ModelFacts | None) -> ModelFacts | None:
         """The shape of a model under another name; how its weights are stored is left open."""

@@ -59,6 +59,11 @@ def stripped(name: str) -> Iterator[str]:
         yield name
 
 
+def is_packed(name: str) -> bool:
+    """The name says how the weights are stored."""
+    return len(list(stripped(name))) > 1
+
+
 def is_fine_tune(name: str, base: str) -> bool:
     """The name goes on behind that of a base, with words that leave the shape as it is."""
     if not name.startswith((f"{base}-", f"{base}_")) or not SIZE.search(base):
