@@ -267,7 +267,7 @@ def test_workload_pools_and_overlays_are_kept(load: Load) -> None:
 
 
 def test_tables_that_nothing_reads_are_named(load: Load) -> None:
-    expected = ("[[overlay]]", "[platforms]", "[[pool]]", "[workload]")
+    expected = ("[[overlay]]", "[platforms]", "[[pool]]")
     assert expected == load(FULL).unused
 
 

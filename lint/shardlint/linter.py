@@ -78,6 +78,7 @@ class _Collected:
     unheard: set[tuple[str, str]] = field(default_factory=set)
     """Rule ids, and the file in which each was undecided; "" where it failed."""
     certain: dict[str, Options] = field(default_factory=dict)
+    workload: Mapping[str, Any] = field(default_factory=dict)
     demands: dict[str, Known[Demand]] = field(default_factory=dict)
     sizers: dict[str, Sizer] = field(default_factory=dict)
 
@@ -113,7 +114,7 @@ def lint(project: Project) -> Run:
     setup, settings = project.setup, project.setup.settings
     available = setup.plugins.rules()
     rules = tuple(rule for rule in available if is_selected(rule, settings))
-    collected = _Collected()
+    collected = _Collected(workload=settings.workload)
     for rule in rules:
         _run_rule(rule, project, collected)
     suppressions = Suppressions.of(project.sources)
@@ -282,6 +283,7 @@ def _world(
         values=values, given=given, options=options,
         device=values.get("placement.gpu", _certain(plan.placement.gpu))
         if demand is None else demand.device,
+        workload=collected.workload,
         sizes=None if demand is None else partial(collected.sizer(engine).sized, demand),
     )  # fmt: skip
 

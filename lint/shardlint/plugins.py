@@ -125,6 +125,8 @@ class World:
     options: Options = NO_OPTIONS
     device: Device | None = None
     """The card, if it is certain or the rule asked for it."""
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """What the user says of the requests: `[workload]` of the configuration."""
     sizes: Callable[[Layout, Mapping[str, Any]], tuple[Sized, ...]] | None = None
     """What a GPU holds with this layout and changed settings, by possible release."""
 

@@ -7,6 +7,10 @@ len (131072), (16.00 GiB KV cache is needed, which is larger than the available 
 than the maximum number of tokens that can be stored in KV cache"). Without the option, the length
 is that of the model's config, which for many models is 128k or more.
 
+With a `[workload]` in the configuration, also a warning where the cache does not hold its
+`concurrency` requests of `isl` + `osl` tokens, shared out over replicas and data-parallel ranks:
+the engine then preempts requests and computes them again.
+
 With data parallelism every rank keeps the whole KV cache of its own requests. Layers with a latent
 cache keep it on every tensor-parallel rank.
 
@@ -42,6 +46,8 @@ model.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shardlint.api import Found, MemoryRule, Repair, Sized, World, gib, ranks_of
 
 
@@ -71,3 +77,43 @@ class KvTooSmall(MemoryRule):
             help=f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks",
             repair=Repair("memory"),
         )
+
+    def check(self, world: World) -> Iterator[Found]:
+        found = list(super().check(world))
+        yield from found
+        if not found:
+            yield from _crowded(world)
+
+
+def _crowded(world: World) -> Iterator[Found]:
+    """The load that the user states, against the tokens of one rank."""
+    load, replicas = world.workload, world.plan.fleet.replicas
+    asked = load.get("concurrency")
+    tokens = load.get("isl", 0) + load.get("osl", 0)
+    copies = 1 if replicas.is_unset else replicas.only
+    if not asked or not tokens or not copies:
+        return
+    ranks = copies * world.layout.dp * world.layout.attention_dp
+    each = -(-asked // ranks)
+    held = [_held(sized, tokens) for sized in world.sized()]
+    if not held or max(held) >= each:
+        return
+    most = max(held)
+    over = f" over {ranks} ranks" if ranks > 1 else ""
+    yield Found(
+        message=(
+            f"{asked} requests of {tokens:,} tokens{over} are {each} at a time, and the KV cache of"
+            f" one{ranks_of(world)} holds about {int(most)}; the rest waits or is computed again"
+        ),
+        at=world.origin("memory.max_num_seqs", "layout.tp", "model"),
+        severity="warning",
+        help="more replicas, an FP8 KV cache, or more ranks for one copy of the model",
+    )
+
+
+def _held(sized: Sized, tokens: int) -> float:
+    """Requests at the far end of the band."""
+    made = sized.made
+    if made.cache is None:
+        return float("inf")
+    return made.cache.concurrency(max(0, sized.generous.kv + sized.band.above), tokens)
