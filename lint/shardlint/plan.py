@@ -206,7 +206,8 @@ class ModelFacts:
 
 @record(kw_only=True)
 class Device:
-    """One accelerator as the scheduler hands it out; memory in MiB as engines see it.
+    """One accelerator as the scheduler hands it out; memory in MiB as engines see it, or with
+    `memory_kind` "driver" as the driver prints it.
 
     `peer_report` is a public report of copies from GPU to GPU that hang on this board.
     """
@@ -216,6 +217,7 @@ class Device:
     kind: Literal["gpu", "gcd", "tpu", "mig", "shared"] = "gpu"
     mem_gb: float | None = None
     memory_mib: int | None = None
+    memory_kind: str | None = None
     compute_capability: str | None = None
     link: str | None = None
     link_domain: int | None = None

@@ -34,7 +34,8 @@ DRIVER_KEEPS_MIB: Final = 530
 def capacity(device: Device) -> int | None:
     """Bytes of a card as engines see them; the label's GB where no figure is known."""
     if device.memory_mib is not None:
-        return device.memory_mib * MIB
+        kept = DRIVER_KEEPS_MIB if device.memory_kind == "driver" else 0
+        return (device.memory_mib - kept) * MIB
     return None if device.mem_gb is None else int(device.mem_gb * GIB) - DRIVER_KEEPS_MIB * MIB
 
 
