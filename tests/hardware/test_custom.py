@@ -83,8 +83,8 @@ def test_vendor_word_may_stand_before_a_card_of_the_config() -> None:
 
 
 def test_label_may_name_a_card_of_the_config() -> None:
-    devices = Devices(custom={"RTX_A5000": {"mem_gb": 24}})
-    assert 24 == devices.from_labels({"gpu.nvidia.com/class": "RTX_A5000"}).values[0].mem_gb
+    devices = Devices(custom={"RTX_A9999": {"mem_gb": 24}})
+    assert 24 == devices.from_labels({"gpu.nvidia.com/class": "RTX_A9999"}).values[0].mem_gb
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def test_labels_without_a_card_leave_it_unset(labels: dict[str, str]) -> None:
 
 
 def test_card_that_the_table_lacks_is_unknown_and_not_unset() -> None:
-    found = DEVICES.from_labels({"gpu.nvidia.com/class": "RTX_A5000"})
+    found = DEVICES.from_labels({"gpu.nvidia.com/class": "RTX_A9999"})
     assert (False, False) == (found.is_known, found.is_unset)
-    assert "RTX_A5000 is not in the hardware table" == found.reason
+    assert "RTX_A9999 is not in the hardware table" == found.reason
 
 
 def test_instance_type_that_the_table_lacks_is_unknown() -> None:
@@ -253,7 +253,7 @@ def test_label_keys_leave_out_counts() -> None:
     [
         (GKE, {"app": "vllm", GKE: "nvidia-l4"}),
         ("gpu", {TYPE: "m5.large", "gpu": "l4"}),
-        ("gpu.nvidia.com/class", {"gpu.nvidia.com/class": "RTX_A5000"}),
+        ("gpu.nvidia.com/class", {"gpu.nvidia.com/class": "RTX_A9999"}),
         ("accelerator", {"accelerator": "a30"}),
         (None, {"app": "vllm"}),
     ],
