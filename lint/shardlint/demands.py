@@ -18,7 +18,7 @@ from shardlint.models.names import pools
 from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
 from shardlint.record import record
 from shardlint.sizing.bands import band
-from shardlint.sizing.memory import capacity, footprint, most
+from shardlint.sizing.memory import capacity, footprint, most, on_more
 from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
 
 DIRECT: Final = (
@@ -157,12 +157,9 @@ class Sizer:
         found: list[Sized] = []
         for release, rules in self._releases(demand.releases):
             made = footprint(model, ranks, layout, settings, rules, stored, device, total)
-            generous = made
-            if largest != total:
-                generous = footprint(model, ranks, layout, settings, rules, stored, device, largest)
-            if made is None or generous is None or made.weights.unknown or made.cache is None:
+            if made is None or made.weights.unknown or made.cache is None:
                 return
-            margin = band(model, made)
+            margin, generous = band(model, made), on_more(made, largest)
             found.append(Sized(release=release, made=made, generous=generous, band=margin))
         yield from found
 

@@ -16,7 +16,17 @@ from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
 from shardlint.sizing.storage import Storage
 
-__all__ = ["GIB", "MIB", "Footprint", "Weights", "capacity", "footprint", "most", "weights"]
+__all__ = [
+    "GIB",
+    "MIB",
+    "Footprint",
+    "Weights",
+    "capacity",
+    "footprint",
+    "most",
+    "on_more",
+    "weights",
+]
 
 GIB: Final = 2**30
 MIB: Final = 2**20
@@ -172,6 +182,13 @@ def footprint(
         offloaded=offloaded,
     )
     return replace(made, kv=_left(made, rules))
+
+
+def on_more(made: Footprint, total: int) -> Footprint:
+    """The same on a card with another memory, where all else stays: what is gained is cache."""
+    share = made.settings.share or 0
+    gained = 0 if made.settings.kv_bytes is not None else int((total - made.total) * share)
+    return replace(made, total=total, budget=int(total * share), kv=made.kv + gained)
 
 
 def _left(made: Footprint, rules: MemoryRules) -> int:

@@ -189,7 +189,8 @@ class Storage:
         count = max(1, len(layers))
         plain = WIDE if weight.element == 4 else self.plain
         own = self.scheme(weight)
-        left = sum(layer < self.first_layers for layer in layers)
+        first = self.first_layers
+        left = sum(layer < first for layer in layers) if first else 0
         if self.skips(weight):
             some = self.skipped[weight.part]
             share = 1.0 if some is None or of <= 0 else min(1.0, some / of)
