@@ -151,7 +151,7 @@ class Beside:
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free.
+    leaves free; `activations_outside`: so do activations. `assumes` is what was not modelled.
     """
 
     context: int = 0
@@ -160,6 +160,13 @@ class Beside:
     graphs: int = 0
     rest: int = 0
     graphs_outside: bool = False
+    activations_outside: bool = False
+    assumes: tuple[str, ...] = ()
+
+    @property
+    def before_load(self) -> int:
+        """What is taken before the first weight is loaded."""
+        return self.context + self.collectives
 
 
 @record(kw_only=True)
@@ -199,7 +206,8 @@ class Footprint:
         """Bytes before the first token is kept."""
         beside = self.beside
         graphs = 0 if beside.graphs_outside else beside.graphs
-        parts = beside.context + beside.collectives + beside.activations + graphs + beside.rest
+        activations = 0 if beside.activations_outside else beside.activations
+        parts = beside.before_load + activations + graphs + beside.rest
         return self.weights.bytes - self.offloaded + parts
 
     @property

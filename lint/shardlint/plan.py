@@ -207,6 +207,8 @@ class ModelFacts:
 class Device:
     """One accelerator as the scheduler hands it out; memory in MiB as engines see it.
 
+    `driver_mib` is what the driver's tools print of the same card.
+
     `peer_report` is a public report of copies from GPU to GPU that hang on this board.
     """
 
@@ -215,6 +217,7 @@ class Device:
     kind: Literal["gpu", "gcd", "tpu", "mig", "shared"] = "gpu"
     mem_gb: float | None = None
     memory_mib: int | None = None
+    driver_mib: int | None = None
     compute_capability: str | None = None
     link: str | None = None
     link_domain: int | None = None

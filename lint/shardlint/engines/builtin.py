@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
+from shardlint.engines.sglang import SGLang
 from shardlint.engines.vllm import VLLM
 from shardlint.plugins import hookimpl
 
@@ -14,7 +15,7 @@ from shardlint.plugins import hookimpl
 def shardlint_engines() -> Iterable[Engine]:
     return (
         VLLM(),
-        RecognisedEngine("sglang", "SGLang"),
+        SGLang(),
         RecognisedEngine("trtllm", "TensorRT-LLM", ("tensorrt-llm",)),
         RecognisedEngine("tgi", "TGI"),
         RecognisedEngine("lmdeploy", "LMDeploy"),

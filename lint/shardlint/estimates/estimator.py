@@ -92,7 +92,8 @@ class Estimator:
         device, total, said_card = self._once(card_of, self.setup, asked.gpu, asked.gpu_mem_gib)
         layout = _layout(asked, engine, facts)
         settings, said_settings = _settings(asked, rules)
-        said = (*said_release, *said_card, *said_model, *said_settings, *_said_ep(asked, layout))
+        said_ep = _said_ep(asked, engine.ranks(layout, facts, None))
+        said = (*said_release, *said_card, *said_model, *said_settings, *said_ep)
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
         return replace(made, asked=asked)
 
@@ -267,12 +268,12 @@ def _settings(asked: Asked, rules: MemoryRules) -> tuple[Settings, Said]:
     return settings, tuple(f"{name} means nothing to this engine" for name in unused)
 
 
-def _said_ep(asked: Asked, layout: Layout) -> Said:
-    """An engine with a switch shares experts out to all ranks of a stage."""
-    width = layout.tp * layout.dp * layout.pcp
-    if layout.ep is not True or asked.ep in (True, width):
+def _said_ep(asked: Asked, ranks: Ranks) -> Said:
+    """An engine with a switch shares experts out to all ranks of a stage; none to more."""
+    wanted = asked.ep
+    if wanted is None or isinstance(wanted, bool) or max(wanted, 1) == ranks.ep:
         return ()
-    return (f"expert parallelism reaches over {width} ranks, not {asked.ep}",)
+    return (f"expert parallelism reaches over {ranks.ep} ranks, not {wanted}",)
 
 
 # --------------------------------------------------------------------------------------- weights
