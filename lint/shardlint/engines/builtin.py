@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.sglang import SGLang
+from shardlint.engines.tensorrt_llm import TensorRTLLM
 from shardlint.engines.vllm import VLLM
 from shardlint.plugins import hookimpl
 
@@ -16,7 +17,7 @@ def shardlint_engines() -> Iterable[Engine]:
     return (
         VLLM(),
         SGLang(),
-        RecognisedEngine("trtllm", "TensorRT-LLM", ("tensorrt-llm",)),
+        TensorRTLLM(),
         RecognisedEngine("tgi", "TGI"),
         RecognisedEngine("lmdeploy", "LMDeploy"),
         RecognisedEngine("nim", "NIM"),

@@ -92,8 +92,8 @@ class Estimator:
         device, total, said_card = self._once(card_of, self.setup, asked.gpu, asked.gpu_mem_gib)
         layout = _layout(asked, engine, facts)
         settings, said_settings = _settings(asked, rules)
-        said_ep = _said_ep(asked, engine.ranks(layout, facts, None))
-        said = (*said_release, *said_card, *said_model, *said_settings, *said_ep)
+        said_layout = _said_layout(asked, layout, engine.ranks(layout, facts, None))
+        said = (*said_release, *said_card, *said_model, *said_settings, *said_layout)
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
         return replace(made, asked=asked)
 
@@ -268,12 +268,17 @@ def _settings(asked: Asked, rules: MemoryRules) -> tuple[Settings, Said]:
     return settings, tuple(f"{name} means nothing to this engine" for name in unused)
 
 
-def _said_ep(asked: Asked, ranks: Ranks) -> Said:
-    """An engine with a switch shares experts out to all ranks of a stage; none to more."""
-    wanted = asked.ep
-    if wanted is None or isinstance(wanted, bool) or max(wanted, 1) == ranks.ep:
-        return ()
-    return (f"expert parallelism reaches over {ranks.ep} ranks, not {wanted}",)
+def _said_layout(asked: Asked, layout: Layout, ranks: Ranks) -> Said:
+    """What an engine cannot be asked for, and what is sized in its place."""
+    said = []
+    experts = asked.ep
+    if isinstance(experts, int) and not isinstance(experts, bool) and max(experts, 1) != ranks.ep:
+        said.append(f"expert parallelism reaches over {ranks.ep} ranks, not {experts}")
+    if ranks.attention_tp != (asked.tp or 1):
+        said.append(f"attention is cut over {ranks.attention_tp} ranks, not {asked.tp or 1}")
+    if layout.dcp != (asked.dcp or 1):
+        said.append("decode context parallelism is left out")
+    return tuple(said)
 
 
 # --------------------------------------------------------------------------------------- weights
