@@ -20,6 +20,8 @@ __all__ = ["GIB", "MIB", "Footprint", "Weights", "capacity", "footprint", "most"
 
 GIB: Final = 2**30
 MIB: Final = 2**20
+CHECKPOINT_ALONE: Final = "checkpoint"
+"""Weights that no engine loads."""
 DRIVER_KEEPS_MIB: Final = 530
 """What engines see of a card less than its driver prints: 430 to 730 MiB on twelve cards."""
 
@@ -57,7 +59,14 @@ def weights(
         return None
     of = _layers_of(model.weights)
     sized = [
-        _Sized(block, tuple((w, rules.part(w, model, ranks, settings)) for w in block.weights))
+        _Sized(
+            block,
+            tuple(
+                (weight, rules.part(weight, model, ranks, settings))
+                for weight in block.weights
+                if weight.where != CHECKPOINT_ALONE
+            ),
+        )
         for block in model.weights
     ]
     stages = rules.stages(model.num_layers, layout)
