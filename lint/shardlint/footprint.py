@@ -151,7 +151,8 @@ class Beside:
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free; `activations_outside`: so do activations. `assumes`: what is not modelled. `counts_others`: what other processes hold of the card is taken off the share.
+    leaves free; `activations_outside`: activations, too. `counts_others`: what other processes hold
+    of the card is taken off the share. `assumes`: what is not modelled, for people.
     """
 
     context: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from shardlint.engines.sglang_releases import constant, rules
+from shardlint.engines.sglang_releases import constant, is_blackwell, rules
 from shardlint.footprint import Cache, CacheGroup, Settings
 from shardlint.plan import KvGroup, Layout, ModelFacts, Ranks
 from shardlint.record import record
@@ -57,7 +57,8 @@ def cache(
     page = settings.block_size or (SPARSE_PAGE if sparse and not amd else PAGE)
     slides = model.architecture in told["windows"]["classes"]
     fewer = Fraction(str(constant("window_tokens"))) if slides else Fraction(1)
-    packed = told["sparse"]["packed"] and not amd and not _is_blackwell(settings)
+    # The kernels that Blackwell and AMD use want entries without scales.
+    packed = told["sparse"]["packed"] and not amd and not is_blackwell(settings.compute_capability)
     entry = _Entry(ranks.attention_tp, layout.pp, context, element, packed, told["sparse"]["index"])
     kept = {group: fewer if group.window or group.chunk else Fraction(1) for group in groups}
     cell = sum((_cell(group, entry) * kept[group] for group in groups), Fraction(0))
@@ -75,11 +76,6 @@ def cache(
         ),
         line="blocks",
     )
-
-
-def _is_blackwell(settings: Settings) -> bool:
-    """There the kernels of TensorRT-LLM want sparse entries without scales."""
-    return float(settings.compute_capability or 0) >= 10
 
 
 @record

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from shardlint.engines.sglang_releases import Span, constant, rules, table
+from shardlint.engines.sglang_releases import Span, constant, is_blackwell, rules, table
 from shardlint.footprint import Settings
 from shardlint.plan import Device, Layout, ModelFacts
 from shardlint.record import record
@@ -108,7 +108,7 @@ def _kv_type(asked: Settings, model: ModelFacts, device: Device | None) -> str:
         return str(asked.kv_cache_dtype)
     if is_sparse(model):
         capability = device.compute_capability if device is not None else None
-        return "fp8_e4m3" if float(capability or 0) >= 10 else "bfloat16"
+        return "fp8_e4m3" if is_blackwell(capability) else "bfloat16"
     return "auto"
 
 

@@ -45,3 +45,11 @@ def rules(release: str) -> Mapping[str, Span]:
 def alike(release: str) -> tuple[int, ...]:
     """Equal for releases that use memory in the same way."""
     return tuple(id(span) for span in rules(release).values())
+
+
+def is_blackwell(capability: str | None) -> bool:
+    """By NVIDIA's compute capability; what is no number is another maker's."""
+    try:
+        return float(capability or 0) >= 10
+    except ValueError:
+        return False
