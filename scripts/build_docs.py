@@ -260,9 +260,10 @@ Everything that is taken for something else is told under `assumptions`.
 
 Of SGLang the share holds weights and KV cache. Activations and CUDA graphs have to fit into what it
 leaves: they are shown as large as the server takes them to be when it chooses the share by itself.
-Layers with a sliding window have a smaller pool in some classes of models; models with recurrent
-layers or compressed entries have pools of several kinds, whose tokens are not counted. Of
-TensorRT-LLM the PyTorch backend is meant, and its activations are estimated from shapes.
+Layers with a sliding window have a smaller pool in some classes of models, and recurrent layers one
+of their own, both in a fixed ratio. Tokens of compressed entries are not counted. Of TensorRT-LLM
+the PyTorch backend is meant; its activations are estimated from shapes, and tokens of models with
+sliding windows, recurrent layers or sparse attention are not counted.
 
 ## Verdict
 

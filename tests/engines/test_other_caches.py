@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from shardlint.engines import sglang_cache, tensorrt_llm_cache
 from shardlint.footprint import Settings
+from shardlint.matrices import StateGroup
 from shardlint.models.config_json import facts_from_config
 from shardlint.plan import KvGroup, Layout, ModelFacts, Ranks
 
@@ -64,6 +65,17 @@ def test_sglang_keeps_fewer_tokens_of_sliding_layers_in_known_classes() -> None:
     assert int((2 + 2 * 0.8) * 8 * 512) == per_token(known)
     assert 4 * 8 * 512 == per_token(known, release="0.5.7")
     assert 4 * 8 * 512 == per_token(ModelFacts(id="o", kv_groups=groups))
+
+
+def test_sglang_keeps_states_in_a_fixed_ratio_to_tokens() -> None:
+    states = (StateGroup(layers=30, kind="delta", channels=8192, conv=3, heads=32, state=16384),)
+    model = ModelFacts(id="n", kv_groups=(KvGroup(10, 2, 1024),), states=states)
+    assert int(1.9 * 10 * 2 * 1024) == per_token(model)
+    for release, settings in (
+        ("0.5.3", Settings()), ("0.5.23", Settings(draft="mtp")),
+        ("0.5.23", Settings(prefix_caching=False)),
+    ):  # fmt: skip
+        assert None is sglang_cache.cache(model, ranks(), Layout(), settings, release)
 
 
 def test_sglang_has_pools_of_several_kinds_for_compressed_entries() -> None:

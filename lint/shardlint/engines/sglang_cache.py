@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from shardlint.engines.sglang_releases import constant, is_blackwell, rules
+from shardlint.engines.sglang_releases import Span, constant, is_blackwell, rules
 from shardlint.footprint import Cache, CacheGroup, Settings
 from shardlint.plan import KvGroup, Layout, ModelFacts, Ranks
 from shardlint.record import record
@@ -44,14 +44,18 @@ def cache(
     """The pool of the fullest rank; None for models with pools of several kinds.
 
     Of layers that slide, known classes keep fewer tokens, by a fixed ratio; all others keep all.
+    States of recurrent layers have a pool of their own, in a fixed ratio to that of tokens.
     """
     groups = model.kv_groups
     element = _element(settings)
-    if not groups or model.states or element is None:
+    if not groups or element is None:
         return None
     if any(group.ratio > 1 or (group.index and not group.shared) for group in groups):
         return None
     told = rules(release)
+    states = _states(model, settings, told["states"])
+    if states is None:
+        return None
     context = max(1, layout.dcp)
     sparse = any(group.index for group in groups)
     page = settings.block_size or (SPARSE_PAGE if sparse and not amd else PAGE)
@@ -62,7 +66,7 @@ def cache(
     entry = _Entry(ranks.attention_tp, layout.pp, context, element, packed, told["sparse"]["index"])
     kept = {group: fewer if group.window or group.chunk else Fraction(1) for group in groups}
     cell = sum((_cell(group, entry) * kept[group] for group in groups), Fraction(0))
-    size = int(cell * page)
+    size = int(cell * (1 + states) * page)
     return Cache(
         bytes_per_block=size,
         bytes_per_token=size / (page * context),
@@ -76,6 +80,16 @@ def cache(
         ),
         line="blocks",
     )
+
+
+def _states(model: ModelFacts, settings: Settings, span: Span) -> Fraction | None:
+    """Bytes of states for each byte of tokens; None: they hang on the requests that may run."""
+    if not model.states:
+        return Fraction(0)
+    barred = settings.draft or settings.prefix_caching is False
+    if barred or span["ratio"] is None or model.architecture in span["not_classes"]:
+        return None
+    return Fraction(str(span["ratio"]))
 
 
 @record

@@ -13,8 +13,8 @@ from shardlint.plan import Releases
 Span: TypeAlias = Mapping[str, Any]
 
 INTERVALS: Final = (
-    "share", "batch", "prefill_graphs", "tower", "tower_kept", "sparse", "windows", "vocabulary",
-    "stages",
+    "share", "batch", "prefill_graphs", "tower", "tower_kept", "sparse", "states", "windows",
+    "vocabulary", "stages",
 )  # fmt: skip
 
 
