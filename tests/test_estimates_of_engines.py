@@ -93,3 +93,19 @@ def test_printed_pools(name: str, asked: dict[str, Any], off: float, shared: Pat
     ).made  # fmt: skip
     assert made.settings.share == pytest.approx(row["mem_fraction_static"], abs=1e-9)
     assert made.kv / GIB == pytest.approx(row["available_kv_gib"], rel=off)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [("mem-011", "RTX-PRO-6000-Blackwell-SE"), ("mem-012", "H200-SXM-141GB"),
+     ("mem-014", "MI355X")],
+)  # fmt: skip
+def test_printed_memory_before_the_load(name: str, gpu: str, shared: Path) -> None:
+    row = printed(shared, name)
+    made = estimated(model="Qwen/Qwen3-32B", gpu=gpu, engine="sglang", tp=row["tp"]).made
+    free = row["weights_gib_per_gpu"] + row["avail_mem_after_load_gib"]
+    ours = (made.total - made.beside.before_load) / GIB
+    assert ours == pytest.approx(free, abs=0.3)
+    if row["outcome"] == "oom":
+        assert row["weights_gib_per_gpu"] > ours * row["mem_fraction_static"]
+        assert row["weights_gib_per_gpu"] / ours == pytest.approx(0.9113, abs=0.003)
