@@ -99,6 +99,9 @@ def test_graphs_of_prompts_are_counted_from_the_release_that_captures_them() -> 
     assert 0.843 == settled("0.5.10", 46068, tp=1).share
     assert settled("0.5.9", 46068, tp=1).share == settled("0.5.10", 46068, tp=1, vendor="amd").share
     assert settled("0.5.20", 46068, tp=1, pp=2).share > settled("0.5.18", 46068, tp=1, pp=2).share  # type: ignore[operator]
+    assert (0.843, 0.844) == tuple(
+        settled(release, 183359, tp=8, pp=2).share for release in ("0.5.18", "0.5.19")
+    )
 
 
 def test_without_graphs_nothing_is_kept_for_them_in_new_releases() -> None:
@@ -279,5 +282,5 @@ def test_every_release_has_one_row(name: str) -> None:
 
 
 def test_releases_that_are_alike_have_one_key() -> None:
-    assert SGLangMemory("0.5.18").key == SGLangMemory("0.5.19").key
-    assert SGLangMemory("0.5.19").key != SGLangMemory("0.5.20").key
+    assert SGLangMemory("0.5.20").key == SGLangMemory("0.5.21").key
+    assert SGLangMemory("0.5.21").key != SGLangMemory("0.5.22").key

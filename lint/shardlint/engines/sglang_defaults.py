@@ -219,6 +219,8 @@ def _prefill_graphs_mib(start: _Start) -> float:
     most = start.chunk
     if span.get("to_length") and start.asked.max_model_len:
         most = min(most, start.asked.max_model_len)
+    if "stages_most" in span and start.layout.pp > 1:
+        most = min(most, span["stages_most"])
     return constant("prefill_graph_mib") * prefill_sizes(most)
 
 
