@@ -252,6 +252,19 @@ Everything that is taken for something else is told under `assumptions`.
 - `--tp` is the tensor parallelism of attention, and `--ep` the number of ranks that experts are
   shared out to. An engine that only has a switch shares them out to all.
 
+## Engines
+
+| engine | releases | share of memory |
+| --- | --- | --- |
+{engines}
+
+Of SGLang the share holds weights and KV cache. Activations and CUDA graphs have to fit into what it
+leaves: they are shown as large as the server takes them to be when it chooses the share by itself.
+Layers with a sliding window have a smaller pool in some classes of models, and recurrent layers one
+of their own, both in a fixed ratio. Tokens of compressed entries are not counted. Of TensorRT-LLM
+the PyTorch backend is meant; its activations are estimated from shapes, and tokens of models with
+sliding windows, recurrent layers or sparse attention are not counted.
+
 ## Verdict
 
 `fits`, `tight` or `does_not_fit`: whether one request of the longest length fits. The band is how
@@ -276,7 +289,24 @@ def estimates() -> str:
     keys = table(
         ["option", "value", "meaning"], [[a, b.replace("|", " or "), c] for a, b, c in rows]
     )
-    return f"{NOTICE.format('scripts/build_docs.py')}# Estimates\n\n{ESTIMATE.format(keys=keys)}"
+    text = ESTIMATE.format(keys=keys, engines="\n".join(_engines()))
+    return f"{NOTICE.format('scripts/build_docs.py')}# Estimates\n\n{text}"
+
+
+SHARE_OF = {
+    "total": "of the card",
+    "free_before_load": "of what is free before weights are loaded",
+    "free_after_load": "of what weights and one batch leave free",
+}
+
+
+def _engines() -> Iterable[str]:
+    for engine in engines.shardlint_engines():
+        releases = engine.releases()
+        rules = engine.memory(releases[-1]) if releases else None
+        if rules is not None:
+            span = f"{releases[0]} to {releases[-1]}"
+            yield f"| {engine.label} (`{engine.name}`) | {span} | {SHARE_OF[rules.share_of]} |"
 
 
 # -------------------------------------------------------------------------------------- parts

@@ -109,7 +109,7 @@ class SimpleEngine(VLLM):
 class Hooks:
     @hookimpl
     def shardlint_engines(self) -> list[Engine]:
-        return [SimpleEngine(), RecognisedEngine("sglang", "SGLang")]
+        return [SimpleEngine(), RecognisedEngine("tgi", "TGI")]
 
 
 class Shelf(Catalogue):

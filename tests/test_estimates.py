@@ -226,7 +226,7 @@ def test_folder_is_a_model(ask: Any, tmp_path: Any, shared_estimator: Estimator)
         ({"gpu": "Frob 9"}, "gpu: 'Frob 9' is not in the hardware table"),
         ({"gpu": "H100:x"}, "gpu: "),
         ({"engine": "nope"}, "engine: 'nope' is not known"),
-        ({"engine": "sglang"}, "memory of SGLang is not modelled"),
+        ({"engine": "tgi"}, "memory of TGI is not modelled"),
         ({"pp": 5}, "pp: 5 stages for 4 layers"),
         ({"tp": "many"}, "tp: 'many' is not a whole number from 1"),
         ({"tp": 0}, "tp: 0 is not a whole number from 1"),

@@ -433,7 +433,11 @@ ASKED = (
     ("--quantization", "WORDS", "How weights are stored, if not as the checkpoint says."),
     ("--kv-cache-dtype", "TYPE", "Type of the KV cache."),
     ("--gpu-memory-utilization", "SHARE", "Share of the card that the engine uses."),
-    ("--mem-fraction-static", "SHARE", "The same for SGLang."),
+    (
+        "--mem-fraction-static",
+        "SHARE",
+        "The same for SGLang: of what is free before the load.",
+    ),
     ("--max-model-len", "TOKENS", "Longest request."),
     ("--max-num-seqs", "N", "Requests at the same time."),
     ("--max-num-batched-tokens", "TOKENS", "Tokens of one step."),

@@ -151,7 +151,8 @@ class Beside:
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free. `counts_others`: what other processes hold of the card is taken off the share.
+    leaves free; `activations_outside`: activations, too. `counts_others`: what other processes hold
+    of the card is taken off the share. `assumes`: what is not modelled, for people.
     """
 
     context: int = 0
@@ -160,7 +161,14 @@ class Beside:
     graphs: int = 0
     rest: int = 0
     graphs_outside: bool = False
+    activations_outside: bool = False
     counts_others: bool = False
+    assumes: tuple[str, ...] = ()
+
+    @property
+    def before_load(self) -> int:
+        """What is taken before the first weight is loaded."""
+        return self.context + self.collectives
 
 
 @record(kw_only=True)
@@ -200,7 +208,8 @@ class Footprint:
         """Bytes before the first token is kept."""
         beside = self.beside
         graphs = 0 if beside.graphs_outside else beside.graphs
-        parts = beside.context + beside.collectives + beside.activations + graphs + beside.rest
+        activations = 0 if beside.activations_outside else beside.activations
+        parts = beside.before_load + activations + graphs + beside.rest
         return self.weights.bytes - self.offloaded + parts
 
     @property

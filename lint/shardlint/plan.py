@@ -209,6 +209,8 @@ class Device:
     """One accelerator as the scheduler hands it out; memory in MiB as engines see it, or with
     `memory_kind` "driver" as the driver prints it.
 
+    `driver_mib` is what the driver's tools print of the same card.
+
     `peer_report` is a public report of copies from GPU to GPU that hang on this board.
     """
 
@@ -218,6 +220,7 @@ class Device:
     mem_gb: float | None = None
     memory_mib: int | None = None
     memory_kind: str | None = None
+    driver_mib: int | None = None
     compute_capability: str | None = None
     link: str | None = None
     link_domain: int | None = None

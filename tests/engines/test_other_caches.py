@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from shardlint.engines import sglang_cache, tensorrt_llm_cache
 from shardlint.footprint import Settings
+from shardlint.matrices import StateGroup
 from shardlint.models.config_json import facts_from_config
 from shardlint.plan import KvGroup, Layout, ModelFacts, Ranks
 
@@ -24,8 +25,8 @@ def ranks(tp: int = 1) -> Ranks:
     )  # fmt: skip
 
 
-def per_token(model: ModelFacts, tp: int = 1, **settings: object) -> float:
-    found = sglang_cache.cache(model, ranks(tp), Layout(tp=tp), Settings(**settings), "0.5.8")  # type: ignore[arg-type]
+def per_token(model: ModelFacts, tp: int = 1, release: str = "0.5.23", **settings: object) -> float:
+    found = sglang_cache.cache(model, ranks(tp), Layout(tp=tp), Settings(**settings), release)  # type: ignore[arg-type]
     assert found is not None
     return found.bytes_per_token
 
@@ -52,10 +53,33 @@ def test_sglang_packs_sparse_entries_in_fp8() -> None:
     model = ModelFacts(id="v32", kv_groups=(group,))
     assert 61 * (656 + 132) == per_token(model, tp=8, kv_cache_dtype="fp8_e4m3")
     assert 61 * (1152 + 132) == per_token(model, tp=8)
+    for release, size in (("0.5.3", 576), ("0.5.4", 708), ("0.5.16", 708), ("0.5.17", 788)):
+        assert 61 * size == per_token(model, release=release, kv_cache_dtype="fp8_e4m3")
+    blackwell = {"kv_cache_dtype": "fp8_e4m3", "compute_capability": "10.0"}
+    assert 61 * 708 == per_token(model, **blackwell)
 
 
-def test_sglang_has_pools_of_several_kinds_for_sliding_layers() -> None:
-    model = ModelFacts(id="g", kv_groups=(KvGroup(2, 8, 512), KvGroup(2, 8, 512, window=128)))
+def test_sglang_keeps_fewer_tokens_of_sliding_layers_in_known_classes() -> None:
+    groups = (KvGroup(2, 8, 512), KvGroup(2, 8, 512, window=128))
+    known = ModelFacts(id="g", architecture="GptOssForCausalLM", kv_groups=groups)
+    assert int((2 + 2 * 0.8) * 8 * 512) == per_token(known)
+    assert 4 * 8 * 512 == per_token(known, release="0.5.7")
+    assert 4 * 8 * 512 == per_token(ModelFacts(id="o", kv_groups=groups))
+
+
+def test_sglang_keeps_states_in_a_fixed_ratio_to_tokens() -> None:
+    states = (StateGroup(layers=30, kind="delta", channels=8192, conv=3, heads=32, state=16384),)
+    model = ModelFacts(id="n", kv_groups=(KvGroup(10, 2, 1024),), states=states)
+    assert int(1.9 * 10 * 2 * 1024) == per_token(model)
+    for release, settings in (
+        ("0.5.3", Settings()), ("0.5.23", Settings(draft="mtp")),
+        ("0.5.23", Settings(prefix_caching=False)),
+    ):  # fmt: skip
+        assert None is sglang_cache.cache(model, ranks(), Layout(), settings, release)
+
+
+def test_sglang_has_pools_of_several_kinds_for_compressed_entries() -> None:
+    model = ModelFacts(id="v4", kv_groups=(KvGroup(2, 1, 1024, shared=True, ratio=4),))
     assert None is sglang_cache.cache(model, ranks(), Layout(), Settings(), "0.5.8")
 
 

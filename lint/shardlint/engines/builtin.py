@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
+from shardlint.engines.sglang import SGLang
+from shardlint.engines.tensorrt_llm import TensorRTLLM
 from shardlint.engines.vllm import VLLM
 from shardlint.plugins import hookimpl
 
@@ -14,8 +16,8 @@ from shardlint.plugins import hookimpl
 def shardlint_engines() -> Iterable[Engine]:
     return (
         VLLM(),
-        RecognisedEngine("sglang", "SGLang"),
-        RecognisedEngine("trtllm", "TensorRT-LLM", ("tensorrt-llm",)),
+        SGLang(),
+        TensorRTLLM(),
         RecognisedEngine("tgi", "TGI"),
         RecognisedEngine("lmdeploy", "LMDeploy"),
         RecognisedEngine("nim", "NIM"),

@@ -12,13 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from shardlint.engines.cuts import VOCABULARY_PADDING
 from shardlint.plan import ModelFacts, Ranks
 from shardlint.record import record
 
 Split: TypeAlias = Literal["tp", "experts"]
-
-VOCABULARY_PADDING = 64
-"""vllm 0.33.0, vocab_parallel_embedding.py: rows are padded to this, whatever the TP size."""
 
 MOST_MODELS = 512
 

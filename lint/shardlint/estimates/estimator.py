@@ -98,7 +98,8 @@ class Estimator:
         if pools(asked.model):
             settings = replace(settings, pooling=True)
             said_settings += ("by its name, the model samples no tokens",)
-        said = (*said_release, *said_card, *said_model, *said_settings, *_said_ep(asked, layout))
+        said_layout = _said_layout(asked, layout, engine.ranks(layout, facts, None))
+        said = (*said_release, *said_card, *said_model, *said_settings, *said_layout)
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
         return replace(made, asked=asked)
 
@@ -211,9 +212,10 @@ def estimate(setup: Setup, asked: Asked) -> Estimate:
 def estimate_plan(plan: ServingPlan, setup: Setup) -> Estimate:
     """The memory of a plan, from what is decided of it; raises EstimateError with what is not."""
     engine = setup.engine(plan.engine)
-    if engine is None or not engine.checked:
-        label = engine.label if engine is not None else "no engine"
-        raise EstimateError(f"memory of {label} is not modelled")
+    if engine is None:
+        raise EstimateError("memory of no engine is not modelled")
+    if not engine.checked:
+        raise EstimateError(f"options of {engine.label} are not read")
     demand = demand_of(plan)
     if not demand.is_known:
         raise EstimateError(demand.reason or "not decided")
@@ -294,12 +296,17 @@ def _positions(facts: ModelFacts) -> int | None:
     return facts.least_context or facts.max_position_embeddings
 
 
-def _said_ep(asked: Asked, layout: Layout) -> Said:
-    """An engine with a switch shares experts out to all ranks of a stage."""
-    width = layout.tp * layout.dp * layout.pcp
-    if layout.ep is not True or asked.ep in (True, width):
-        return ()
-    return (f"expert parallelism reaches over {width} ranks, not {asked.ep}",)
+def _said_layout(asked: Asked, layout: Layout, ranks: Ranks) -> Said:
+    """What an engine cannot be asked for, and what is sized in its place."""
+    said = []
+    experts = asked.ep
+    if isinstance(experts, int) and not isinstance(experts, bool) and max(experts, 1) != ranks.ep:
+        said.append(f"expert parallelism reaches over {ranks.ep} ranks, not {experts}")
+    if ranks.attention_tp != (asked.tp or 1):
+        said.append(f"attention is cut over {ranks.attention_tp} ranks, not {asked.tp or 1}")
+    if layout.dcp != (asked.dcp or 1):
+        said.append("decode context parallelism is left out")
+    return tuple(said)
 
 
 # --------------------------------------------------------------------------------------- weights

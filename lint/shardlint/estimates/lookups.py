@@ -94,7 +94,8 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
     total = int(gib * GIB) if gib is not None else capacity(device)
     if total is None:
         raise EstimateError(f"gpu: the memory of {device.name} is not known: state gpu_mem_gib")
-    return replace(device, memory_mib=total // MIB, memory_kind=None), total, said
+    stated = replace(device, memory_mib=total // MIB, memory_kind=None)
+    return stated if gib is None else replace(stated, driver_mib=None), total, said
 
 
 def _usual(setup: Setup, name: str, values: Sequence[Device], gib: float | None) -> Device:

@@ -43,7 +43,7 @@ def with_memory(
     if mem_gb is None and mem_gib is None:
         return card
     mib = None if mem_gib is None else round(mem_gib * MIB_PER_GIB)
-    return replace(card, mem_gb=mem_gb, memory_mib=mib, memory_kind=None)
+    return replace(card, mem_gb=mem_gb, memory_mib=mib, memory_kind=None, driver_mib=None)
 
 
 def memory_gib(card: Device) -> float:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shardlint.footprint import Footprint, MemoryRules, Part, Settings, Weights
+from shardlint.footprint import Footprint, MemoryRules, Part, Settings, ShareOf, Weights
 from shardlint.matrices import Block, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
@@ -165,7 +165,8 @@ def footprint(
     total: int,
 ) -> Footprint | None:
     """The memory of the fullest GPU; None where the matrices of the model are not known."""
-    settings = rules.settled(asked, model, layout, replace(device, memory_mib=total // MIB))
+    device = replace(device, memory_mib=total // MIB)
+    settings = rules.settled(asked, model, layout, device)
     held = weights(model, ranks, layout, settings, rules, stored)
     if held is None or settings.share is None:
         return None
@@ -173,29 +174,33 @@ def footprint(
     offloaded = min(settings.offload, held.bytes)
     made = Footprint(
         total=total,
-        budget=int(total * settings.share),
+        budget=total,
         weights=held,
         beside=beside,
         kv=0,
         cache=rules.cache(model, ranks, layout, settings, device),
         settings=settings,
         offloaded=offloaded,
+        assumes=beside.assumes,
     )
-    return replace(made, kv=_left(made, rules))
+    budget = _budget(made, rules.share_of, settings.share)
+    stated = settings.kv_bytes
+    return replace(made, budget=budget, kv=budget - made.needed if stated is None else stated)
 
 
 def on_more(made: Footprint, total: int) -> Footprint:
     """The same on a card with another memory, where all else stays: what is gained is cache."""
     share = made.settings.share or 0
-    gained = 0 if made.settings.kv_bytes is not None else int((total - made.total) * share)
-    return replace(made, total=total, budget=int(total * share), kv=made.kv + gained)
+    gained = int((total - made.total) * share)
+    cache = 0 if made.settings.kv_bytes is not None else gained
+    return replace(made, total=total, budget=made.budget + gained, kv=made.kv + cache)
 
 
-def _left(made: Footprint, rules: MemoryRules) -> int:
-    """What is left for the KV cache, in the terms of the engine's share."""
-    settings = made.settings
-    if settings.kv_bytes is not None:
-        return settings.kv_bytes
-    if rules.share_of == "free_after_load":
-        return int((made.total - made.needed) * (settings.share or 0))
-    return made.budget - made.needed
+def _budget(made: Footprint, share_of: ShareOf, share: float) -> int:
+    """What the engine may use of the card, in the terms of its share."""
+    taken = {
+        "total": 0,
+        "free_before_load": made.beside.before_load,
+        "free_after_load": made.needed,
+    }[share_of]
+    return taken + int((made.total - taken) * share)
