@@ -302,11 +302,12 @@ def block(value: Any) -> str:
 
 
 def with_more(facts: Record) -> Record:
-    """The sheet with the cards that it lacks."""
-    more = YAML(typ="safe").load(MORE.read_text(encoding="utf-8"))["accelerators"]
+    """The sheet with the cards that it lacks, and what is known better."""
+    more = YAML(typ="safe").load(MORE.read_text(encoding="utf-8"))
     names = {fact["name"] for fact in facts["accelerators"]}
-    missing = [fact for fact in more if fact["name"] not in names]
-    return {**facts, "accelerators": [*facts["accelerators"], *missing]}
+    missing = [fact for fact in more["accelerators"] if fact["name"] not in names]
+    cards = [fact | more["corrections"].get(fact["name"], {}) for fact in facts["accelerators"]]
+    return {**facts, "accelerators": [*cards, *missing]}
 
 
 def tables(facts: Record) -> dict[str, str]:
