@@ -1,7 +1,7 @@
 """Write what vLLM's model classes do otherwise than the general rules, from two sources.
 
-Pipeline support is read from the published packages with `ast`, release by release: nothing of vLLM
-is imported or run. The exceptions that need a reader (limits in asserts, encoders, experts) come
+Pipeline support is read from the published packages with `ast`, release by release, and from the
+newest what stands on every stage: nothing of vLLM is imported or run. The exceptions that need a reader (limits in asserts, encoders, experts) come
 from a reviewed list.
 
     python scripts/extract_vllm_architectures.py --reviewed FILE DIR...
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -146,6 +146,149 @@ class Release:
         return None
 
 
+BUILT: Final = {"VocabParallelEmbedding": "first", "ParallelLMHead": "last"}
+"""Layers that stand in front of the stages and behind them."""
+BY_STAGE: Final = ("is_first_rank", "is_last_rank", "pp_group", "pp_rank")
+REGISTERED: Final = "init_vllm_registered_model"
+
+
+class Copies:
+    """What a class builds on every pipeline stage, though one of them alone needs it.
+
+    The constructor is followed through the classes that it builds; what stands under a condition on
+    the stage is left out.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.known = release.registry()
+        self.nodes = {
+            (module, node.name): node
+            for module, tree in release.trees.items()
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+        }
+
+    def of_all(self) -> dict[str, list[str]]:
+        """Architecture to places; those that build nothing twice are left out."""
+        found = {}
+        for name, where in self.known.items():
+            places: set[str] = set()
+            self._class(where, places, set())
+            if places:
+                found[name] = sorted(places)
+        return found
+
+    def _class(
+        self, where: tuple[str, str], places: set[str], seen: set[tuple[str, str]]
+    ) -> None:
+        where = self._defined(where)
+        if where in seen or where not in self.nodes:
+            return
+        seen.add(where)
+        found = self._method(where, "__init__")
+        if found is not None:
+            self._walk(found[1], found[0], where, places, seen)
+
+    def _defined(self, where: tuple[str, str]) -> tuple[str, str]:
+        for _ in range(20):
+            if where in self.nodes or where not in self.release.imports:
+                break
+            where = self.release.imports[where]
+        return where
+
+    def _method(
+        self, where: tuple[str, str], name: str, own: bool = True
+    ) -> tuple[tuple[str, str], ast.AST] | None:
+        """A method of a class or of the first base that has it, and who has it."""
+        where = self._defined(where)
+        node = self.nodes.get(where)
+        if node is None:
+            return None
+        for item in node.body if own else ():
+            if isinstance(item, ast.FunctionDef) and item.name == name:
+                return where, item
+        for base in _bases(node):
+            origin = self._defined((where[0], base))
+            if origin != where and (found := self._method(origin, name)) is not None:
+                return found
+        return None
+
+    def _walk(
+        self,
+        node: ast.AST,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        if isinstance(node, ast.If | ast.IfExp):
+            if any(word in ast.unparse(node.test) for word in BY_STAGE):
+                return
+        if isinstance(node, ast.FunctionDef):
+            for name in _called_defaults(node):
+                self._class((owner[0], name), places, seen)
+        if isinstance(node, ast.Call):
+            self._call(node, owner, of, places, seen)
+        for child in ast.iter_child_nodes(node):
+            self._walk(child, owner, of, places, seen)
+
+    def _call(
+        self,
+        node: ast.Call,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in BUILT:
+            places.add(BUILT[name])
+        elif name == REGISTERED:
+            for word in node.keywords:
+                if word.arg == "architectures" and isinstance(word.value, ast.List):
+                    for item in word.value.elts:
+                        self._class(
+                            self.known.get(getattr(item, "value", ""), ("", "")), places, seen
+                        )
+        elif name:
+            self._class((owner[0], name), places, seen)
+        elif isinstance(node.func, ast.Attribute):
+            self._of_self(node.func, owner, of, places, seen)
+
+    def _of_self(
+        self,
+        func: ast.Attribute,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        """A method or a class that the class itself names, or the constructor of a base."""
+        left = ast.unparse(func.value)
+        if left == "self":
+            found = self._method(of, func.attr)
+        elif left.startswith("super("):
+            skipped = left[6:-1].partition(",")[0].strip()
+            found = self._method((owner[0], skipped) if skipped else owner, func.attr, own=False)
+        else:
+            return
+        if found is not None and (*found[0], func.attr) not in seen:
+            seen.add((*found[0], func.attr))  # type: ignore[arg-type]
+            self._walk(found[1], found[0], of, places, seen)
+
+
+def _called_defaults(node: ast.FunctionDef) -> Iterator[str]:
+    """Classes that are the defaults of parameters."""
+    some = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    defaults = {arg.arg: value.id for arg, value in (*some, *named) if isinstance(value, ast.Name)}
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name):
+            if item.func.id in defaults:
+                yield defaults[item.func.id]
+
+
 def _bases(node: ast.ClassDef) -> Iterator[str]:
     for base in node.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
@@ -201,15 +344,17 @@ def reviewed_rows(reviewed: Mapping[str, Any]) -> dict[str, Any]:
     return rows
 
 
-def pipelines_of(releases: Iterable[Release]) -> tuple[list[str], dict[str, Any]]:
-    """Releases, and the spans without pipelines of every class."""
+def pipelines_of(
+    releases: Iterable[Release],
+) -> tuple[list[str], dict[str, Any], dict[str, list[str]]]:
+    """Releases, the spans without pipelines of every class, and what the newest build twice."""
     ordered = sorted(releases, key=lambda release: Version(release.name))
     known = [(release.name, release.pipelines()) for release in ordered]
     names = sorted({name for _, classes in known for name in classes})
     spans_by_name = {
         name: spans([(release, classes.get(name)) for release, classes in known]) for name in names
     }
-    return [release.name for release in ordered], spans_by_name
+    return [release.name for release in ordered], spans_by_name, Copies(ordered[-1]).of_all()
 
 
 def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> bool:
@@ -219,7 +364,10 @@ def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> boo
 
 
 def built(
-    reviewed: Mapping[str, Any], releases: list[str], pipelines: Mapping[str, Any]
+    reviewed: Mapping[str, Any],
+    releases: list[str],
+    pipelines: Mapping[str, Any],
+    copies: Mapping[str, list[str]],
 ) -> dict[str, Any]:
     more = json.loads(MORE.read_text(encoding="utf-8"))
     rows = {**reviewed_rows(reviewed), **more["exceptions"]}
@@ -234,6 +382,8 @@ def built(
         without = pipelines.get(name, [])
         if without and not contradicted(without, row):
             entry["no_pp"] = without
+        if name in copies:
+            entry["every_stage"] = copies[name]
         for key in ("encoder_heads", "encoder_data_mode"):
             if row.get(key):
                 entry[key] = row[key]
@@ -248,7 +398,8 @@ def built(
         "schema_version": 1,
         "engine": "vllm",
         "source": "vLLM packages on PyPI; pipelines by release, exceptions in 0.33.0 and the"
-        " releases that each of them names",
+        " releases that each of them names; every_stage: what the class of 0.33.0 builds on each"
+        " pipeline stage",
         "releases": releases,
         "of_model_type": more["of_model_type"],
         "experts_by_default": more["experts_by_default"],
@@ -273,7 +424,7 @@ def main() -> int:
         found = pipelines_of([Release(folder) for folder in options.folders])
         if kept:
             kept.write_text(json.dumps(found), encoding="utf-8")
-    table = built(reviewed, found[0], found[1])
+    table = built(reviewed, *found)
     lines = []
     for key, value in table.items():
         if isinstance(value, dict):

@@ -12,7 +12,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
 
@@ -290,6 +290,10 @@ class MemoryRules(Protocol):
 
     def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
         """The layers of each pipeline stage."""
+        ...
+
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        """Places whose weights each pipeline stage holds, though one of them alone needs them."""
         ...
 
     def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:

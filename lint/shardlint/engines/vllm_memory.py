@@ -12,10 +12,10 @@ from math import gcd
 from typing import Any, Final
 
 from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules
-from shardlint.engines.vllm_models import VOCABULARY_PADDING
+from shardlint.engines.vllm_models import VOCABULARY_PADDING, shape
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
@@ -45,6 +45,9 @@ class VLLMMemory:
             found.append(range(start, start + size))
             start += size
         return tuple(found)
+
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        return shape(model).every_stage
 
     def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
         if weight.part in EXPERTS:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from shardlint.matrices import Place
 from shardlint.plan import ModelFacts, Ranks
 from shardlint.record import record
 
@@ -90,6 +91,8 @@ class Shape:
     """No config class adds experts to it."""
     encoder_whole: bool
     """The tower can be kept whole on every rank (`--mm-encoder-tp-mode data`)."""
+    every_stage: frozenset[Place]
+    """What the class builds on each pipeline stage, whichever of them needs it."""
 
 
 @cache
@@ -132,6 +135,7 @@ def _shape(model: ModelFacts) -> Shape:
         and (model.dense_ffn is True or model.moe_layers == ())
         and model.model_type not in _table()["experts_by_default"],
         encoder_whole=bool(row.get("encoder_data_mode")),
+        every_stage=frozenset({"tower", *row.get("every_stage", ())}),
     )
 
 
