@@ -67,14 +67,20 @@ class Release:
 
     @cached_property
     def imports(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Where a name that a module imports is defined."""
-        found = {}
+        """Where a name that a module imports is defined; the last of several."""
+        return {name: origins[-1] for name, origins in self.origins.items()}
+
+    @cached_property
+    def origins(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        """Where a name is defined: in several places where platforms have classes of their own."""
+        found: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for module, tree in self.trees.items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom):
                     source = self._absolute(module, node)
                     for alias in node.names:
-                        found[module, alias.asname or alias.name] = (source, alias.name)
+                        key = (module, alias.asname or alias.name)
+                        found.setdefault(key, []).append((source, alias.name))
         return found
 
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
@@ -152,10 +158,17 @@ BY_STAGE: Final = ("is_first_rank", "is_last_rank", "pp_group", "pp_rank")
 REGISTERED: Final = "init_vllm_registered_model"
 
 
+UNCUT: Final = ("is_sequence_parallel", "use_sequence_parallel", "disable_tp")
+"""Arguments of an FFN that is whole on every rank where ranks have parts of a sequence."""
+SEQUENCES: Final = ("sequence_parallel", "replicate")
+KEPT: Final = ("shared_expert", "dense_ffn")
+
+
 class Copies:
     """What a class builds on every pipeline stage, though one of them alone needs it.
 
-    The constructor is followed through the classes that it builds; what stands under a condition on
+    Beside that the FFNs ("shared_expert", "dense_ffn") that it does not cut where expert and data
+    parallelism meet. The constructor is followed through the classes that it builds; what stands under a condition on
     the stage is left out.
     """
 
@@ -191,10 +204,12 @@ class Copies:
             self._walk(found[1], found[0], where, places, seen)
 
     def _defined(self, where: tuple[str, str]) -> tuple[str, str]:
+        """Of several, the one for NVIDIA, where platforms have classes of their own."""
         for _ in range(20):
-            if where in self.nodes or where not in self.release.imports:
+            if where in self.nodes or where not in self.release.origins:
                 break
-            where = self.release.imports[where]
+            found = self.release.origins[where]
+            where = next((item for item in found if "nvidia" in item[0]), found[0])
         return where
 
     def _method(
@@ -214,6 +229,21 @@ class Copies:
                 return found
         return None
 
+    def _attribute(self, where: tuple[str, str], name: str) -> tuple[str, str] | None:
+        """The class that an attribute of a class names."""
+        where = self._defined(where)
+        node = self.nodes.get(where)
+        for item in node.body if node is not None else ():
+            value = getattr(item, "value", None)
+            targets = getattr(item, "targets", [getattr(item, "target", None)])
+            if isinstance(value, ast.Name) and any(getattr(t, "id", "") == name for t in targets):
+                return where[0], value.id
+        for base in _bases(node) if node is not None else ():
+            origin = self._defined((where[0], base))
+            if origin != where and (found := self._attribute(origin, name)) is not None:
+                return found
+        return None
+
     def _walk(
         self,
         node: ast.AST,
@@ -225,13 +255,25 @@ class Copies:
         if isinstance(node, ast.If | ast.IfExp):
             if any(word in ast.unparse(node.test) for word in BY_STAGE):
                 return
-        if isinstance(node, ast.FunctionDef):
-            for name in _called_defaults(node):
-                self._class((owner[0], name), places, seen)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and (part := _uncut(node)):
+            places.add(part)
         if isinstance(node, ast.Call):
             self._call(node, owner, of, places, seen)
+            if ast.unparse(node.func) == "super":
+                return
+        if isinstance(node, ast.Name):
+            for named in (node.id, *self._listed(owner[0], node.id)):
+                self._class((owner[0], named), places, seen)
         for child in ast.iter_child_nodes(node):
-            self._walk(child, owner, of, places, seen)
+            if not (isinstance(node, ast.arg | ast.AnnAssign) and child is node.annotation):
+                self._walk(child, owner, of, places, seen)
+
+    def _listed(self, module: str, name: str) -> Iterator[str]:
+        """Classes in a table of the module."""
+        for item in self.release.trees[module].body if module in self.release.trees else ():
+            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == name:
+                if isinstance(item.value, ast.Dict):
+                    yield from [v.id for v in item.value.values if isinstance(v, ast.Name)]
 
     def _call(
         self,
@@ -251,8 +293,6 @@ class Copies:
                         self._class(
                             self.known.get(getattr(item, "value", ""), ("", "")), places, seen
                         )
-        elif name:
-            self._class((owner[0], name), places, seen)
         elif isinstance(node.func, ast.Attribute):
             self._of_self(node.func, owner, of, places, seen)
 
@@ -268,6 +308,8 @@ class Copies:
         left = ast.unparse(func.value)
         if left == "self":
             found = self._method(of, func.attr)
+            if found is None and (named := self._attribute(of, func.attr)) is not None:
+                self._class(named, places, seen)
         elif left.startswith("super("):
             skipped = left[6:-1].partition(",")[0].strip()
             found = self._method((owner[0], skipped) if skipped else owner, func.attr, own=False)
@@ -278,15 +320,21 @@ class Copies:
             self._walk(found[1], found[0], of, places, seen)
 
 
-def _called_defaults(node: ast.FunctionDef) -> Iterator[str]:
-    """Classes that are the defaults of parameters."""
-    some = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
-    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    defaults = {arg.arg: value.id for arg, value in (*some, *named) if isinstance(value, ast.Name)}
-    for item in ast.walk(node):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name):
-            if item.func.id in defaults:
-                yield defaults[item.func.id]
+def _uncut(node: ast.Assign | ast.AnnAssign) -> str | None:
+    """The class of matrices that an assignment builds whole for parts of sequences."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    name = ast.unparse(target).removeprefix("self.")
+    part = "shared_expert" if "shared" in name else "dense_ffn" if name in FFNS else None
+    for call in ast.walk(node.value) if node.value is not None else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("MLP"):
+            for word in call.keywords:
+                told = ast.unparse(word.value)
+                if word.arg in UNCUT and any(item in told for item in SEQUENCES):
+                    return part
+    return None
+
+
+FFNS: Final = ("mlp", "feed_forward", "ffn")
 
 
 def _bases(node: ast.ClassDef) -> Iterator[str]:
@@ -382,8 +430,11 @@ def built(
         without = pipelines.get(name, [])
         if without and not contradicted(without, row):
             entry["no_pp"] = without
-        if name in copies:
-            entry["every_stage"] = copies[name]
+        twice = [place for place in copies.get(name, ()) if place not in KEPT]
+        if twice:
+            entry["every_stage"] = twice
+        if whole := [part for part in copies.get(name, ()) if part in KEPT]:
+            entry["whole_for_sequences"] = whole
         for key in ("encoder_heads", "encoder_data_mode"):
             if row.get(key):
                 entry[key] = row[key]
@@ -402,6 +453,7 @@ def built(
         " pipeline stage",
         "releases": releases,
         "of_model_type": more["of_model_type"],
+        "built_as": more["built_as"],
         "experts_by_default": more["experts_by_default"],
         "exceptions": rows,
         "architectures": architectures,

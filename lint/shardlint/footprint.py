@@ -135,13 +135,15 @@ class Part:
     """What one rank holds of a weight: `count` matrices of `outputs` × `inputs`.
 
     `block` is the size of the blocks that share a scale where the engine chooses another one than
-    the checkpoint has.
+    the checkpoint has. `filled` are elements of all matrices that kernels add behind loading, for
+    which there are no scales.
     """
 
     outputs: int
     inputs: int
     count: int = 1
     block: tuple[int, int] | None = None
+    filled: int = 0
 
 
 @record(kw_only=True)

@@ -70,7 +70,14 @@ def stage_weights(
     """The weights of each pipeline stage, of the rank that holds most of them."""
     of = _layers_of(model.weights)
     sized = [
-        _Sized(block, tuple((w, rules.part(w, model, ranks, settings)) for w in block.weights))
+        _Sized(
+            block,
+            tuple(
+                (weight, rules.part(weight, model, ranks, settings))
+                for weight in block.weights
+                if weight.where != "checkpoint"
+            ),
+        )
         for block in model.weights
     ]
     every = rules.everywhere(model)
@@ -126,6 +133,8 @@ def _stage(
         for weight, part in item.parts:
             if not held or (held == "embedding" and weight.part != held):
                 continue
+            if block.place == "first" and stage.at > 0 and weight.where == "engine":
+                continue  # of two copies, one stands on every stage
             bytes = stored.bytes(weight, part, layers, of.get(weight.part, 0))
             if bytes is None:
                 unknown.add(weight.part)

@@ -522,7 +522,7 @@ def whisper_encoder(
     return [
         *matrix("conv1", h, 3 * bins, "norm", bias=True),
         *matrix("conv2", h, 3 * h, "norm", bias=True),
-        *positions(text.count("max_source_positions") or 1500, h, element=FLOAT32),
+        *positions(text.count("max_source_positions") or 1500, h),
         *_whisper_attention(h, parts[0], layers),
         *dense,
         *vector("layernorm", h, bias=True, count=2 * layers + 1),
