@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from evidence import (
+from memory_logs import (
     Checkpoints,
     Row,
     cell,

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from evidence import (
+from memory_logs import (
     Checkpoint,
     Checkpoints,
     Row,

@@ -22,10 +22,15 @@ from shardlint.models import inventories
 from shardlint.models.catalogue import DATA
 from shardlint.models.config_json import facts_from_config, parameters_of
 from shardlint.models.entries import SCHEMA_VERSION, packed
-from shardlint.models.keys import WINDOW, WINDOW_OF
+from shardlint.models.keys import WINDOW, WINDOW_OF, is_one_of
 from shardlint.plan import ModelFacts
+from shardlint.sizing.storage import storage
 
 INFERRED_SHAPES = ("inferred",)
+READ_FROM_CONFIG = ("llmfit-facts", "embedded")
+"""Kinds of entries whose numbers were read from the published config.json of that id."""
+LONG_ROPE = ("phi*", "minicpm*")
+"""Types that come with LongRoPE."""
 CONFIG = "config.json"
 """Provenance of a shape that is the checkpoint's own config: only that tells its context, too."""
 CONFIRMED = Path(__file__).with_name("confirmed_shapes.json")
@@ -257,6 +262,7 @@ def completed(
     return replace(
         facts,
         default_context=facts.default_context if own else None,
+        least_context=facts.default_context if own else _least_context(facts, entry),
         longest_context=facts.longest_context if own else None,
         architecture=architecture,
         provenance=entry["provenance"]["kind"],
@@ -265,15 +271,47 @@ def completed(
     )
 
 
+def _least_context(facts: ModelFacts, entry: Entry) -> int | None:
+    """What the published config states, which a scaling that it may have can only lengthen.
+
+    LongRoPE is the exception: its engines start from the length before the scaling.
+    """
+    read = entry["provenance"]["kind"] in READ_FROM_CONFIG
+    long = is_one_of(facts.model_type, LONG_ROPE)
+    return facts.max_position_embeddings if read and not long else None
+
+
 def confirmed(facts: ModelFacts) -> tuple[str, ...]:
     """Fields of an inferred shape that a second source gives the same value."""
     second = json.loads(CONFIRMED.read_text(encoding="utf-8"))["models"].get(facts.id, {})
     return tuple(name for name, value in second.items() if getattr(facts, name) == value)
 
 
+def proved(facts: ModelFacts, entry: Entry) -> bool:
+    """Whether the published count is that of the weights with one scale for every block.
+
+    The hub counts the elements of all tensors. A count that is too high by just the scales that an
+    inferred way of storing would have tells of these scales, and of nothing else.
+    """
+    published = entry.get("published") or {}
+    total, exact = published.get("total"), published.get("exact")
+    stored = storage(facts.quantization)
+    scales = 0
+    for block in facts.weights:
+        each = [
+            weight.count * scheme.scales(weight.outputs, weight.inputs)
+            for weight in block.weights
+            if (scheme := stored.scheme(weight)) is not None and not stored.skips(weight)
+        ]
+        scales += sum(each) * (len(block.layers) if block.place in ("layers", "draft") else 1)
+    if not exact or not total or not facts.params_total or not scales:
+        return False
+    return abs(total - facts.params_total - scales) <= scales / 100
+
+
 def record(facts: ModelFacts, entry: Entry, weights: tuple[int, int] | None) -> dict[str, Any]:
     """The record of a model; an inferred quantization stands apart from the facts."""
-    if not is_inferred(entry.get("quantization")):
+    if not is_inferred(entry.get("quantization")) or proved(facts, entry):
         return packed(facts, weights=weights)
     return packed(replace(facts, quantization=None), facts.quantization, weights)
 

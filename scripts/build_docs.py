@@ -221,6 +221,64 @@ def _linked(value: Schema, root: Schema) -> str:
     return _kind(value, root)
 
 
+# ------------------------------------------------------------------------------------- estimates
+
+ESTIMATE = """\
+`shardlint estimate` says what one GPU of a replica holds, the fullest of them: weights, what the
+engine needs beside them, and the KV cache that is left. `--format json` gives the same as
+[JSON](json.md).
+
+## Options and keys
+
+Every option is also a key of a batch, with `_` for `-`. What is not stated is at the default of the
+engine's release. Numbers may be written as text; `null` is not stated.
+
+{keys}
+## What is taken for what is not stated
+
+Everything that is taken for something else is told under `assumptions`.
+
+- An engine version that is not stated or names no release: a release from the middle of those that
+  are known. A build between two releases: the one before it.
+- A card whose name can mean several: the one that it mostly means, else the smallest. With
+  `--gpu-mem-gib`, the one whose memory comes nearest. A card that is not in the table needs
+  `--gpu-mem-gib`.
+- A bare name of a model: the id that ends in it. A checkpoint that is not known: the model in its
+  name.
+- `--quantization` is free text. A word of the family that the checkpoint has keeps the checkpoint's
+  own record, with the matrices that it leaves in 16 bits. A word of another family is taken for all
+  matrices that can have it. A word that names a tool or a container, or nothing that is known, is
+  passed over.
+- `--tp` is the tensor parallelism of attention, and `--ep` the number of ranks that experts are
+  shared out to. An engine that only has a switch shares them out to all.
+
+## Verdict
+
+`fits`, `tight` or `does_not_fit`: whether one request of the longest length fits. The band is how
+far real logs were off in models of the kind; `fits` and `does_not_fit` hold anywhere in it.
+
+## Batch
+
+`--batch FILE` or `--batch -` reads one JSON object a line and writes one result a line, as soon as
+the line is there. `id` is handed through, other keys are passed over, and options of the command
+line stand in where a line states nothing. A line that cannot be answered gives
+`{{"schema_version": 1, "id": …, "error": …}}`. The exit code is 1 if there was such a line.
+
+```sh
+echo '{{"id": 1, "model": "Qwen/Qwen3-32B", "gpu": "H100", "tp": 2}}' | shardlint estimate --batch -
+```
+"""
+
+
+def estimates() -> str:
+    rows = [[f"`{name}`", f"`{metavar}`", text] for name, metavar, text in cli.ASKED]
+    rows.append(["`--enforce-eager`", "", "No CUDA graphs."])
+    keys = table(
+        ["option", "value", "meaning"], [[a, b.replace("|", " or "), c] for a, b, c in rows]
+    )
+    return f"{NOTICE.format('scripts/build_docs.py')}# Estimates\n\n{ESTIMATE.format(keys=keys)}"
+
+
 # -------------------------------------------------------------------------------------- parts
 
 
@@ -338,6 +396,7 @@ def pages() -> dict[str, str]:
     found["docs/rules.md"] = rule_index()
     found["docs/configuration.md"] = configuration()
     found["docs/json.md"] = json_formats()
+    found["docs/estimate.md"] = estimates()
     for name in MARKED:
         found[name] = filled((ROOT / name).read_text(encoding="utf-8"))
     return found

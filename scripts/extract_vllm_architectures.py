@@ -1,8 +1,8 @@
 """Write what vLLM's model classes do otherwise than the general rules, from two sources.
 
 Pipeline support is read from the published packages with `ast`, release by release, and from the
-newest what stands on every stage: nothing of vLLM is imported or run. The exceptions that need a reader (limits in asserts, encoders, experts) come
-from a reviewed list.
+newest what stands on every stage: nothing of vLLM is imported or run. The exceptions that need a
+reader (limits in asserts, encoders, experts) come from a reviewed list.
 
     python scripts/extract_vllm_architectures.py --reviewed FILE DIR...
 
@@ -168,8 +168,8 @@ class Copies:
     """What a class builds on every pipeline stage, though one of them alone needs it.
 
     Beside that the FFNs ("shared_expert", "dense_ffn") that it does not cut where expert and data
-    parallelism meet. The constructor is followed through the classes that it builds; what stands under a condition on
-    the stage is left out.
+    parallelism meet. The constructor is followed through the classes that it builds; what stands
+    under a condition on the stage is left out.
     """
 
     def __init__(self, release: Release) -> None:
@@ -192,9 +192,7 @@ class Copies:
                 found[name] = sorted(places)
         return found
 
-    def _class(
-        self, where: tuple[str, str], places: set[str], seen: set[tuple[str, str]]
-    ) -> None:
+    def _class(self, where: tuple[str, str], places: set[str], seen: set[tuple[str, str]]) -> None:
         where = self._defined(where)
         if where in seen or where not in self.nodes:
             return
@@ -252,9 +250,8 @@ class Copies:
         places: set[str],
         seen: set[tuple[str, str]],
     ) -> None:
-        if isinstance(node, ast.If | ast.IfExp):
-            if any(word in ast.unparse(node.test) for word in BY_STAGE):
-                return
+        if isinstance(node, ast.If | ast.IfExp) and _asks_stage(node.test):
+            return
         if isinstance(node, ast.Assign | ast.AnnAssign) and (part := _uncut(node)):
             places.add(part)
         if isinstance(node, ast.Call):
@@ -271,9 +268,9 @@ class Copies:
     def _listed(self, module: str, name: str) -> Iterator[str]:
         """Classes in a table of the module."""
         for item in self.release.trees[module].body if module in self.release.trees else ():
-            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == name:
-                if isinstance(item.value, ast.Dict):
-                    yield from [v.id for v in item.value.values if isinstance(v, ast.Name)]
+            table = item.value if isinstance(item, ast.Assign) else None
+            if isinstance(table, ast.Dict) and ast.unparse(item.targets[0]) == name:  # type: ignore[attr-defined]
+                yield from [v.id for v in table.values if isinstance(v, ast.Name)]
 
     def _call(
         self,
@@ -318,6 +315,10 @@ class Copies:
         if found is not None and (*found[0], func.attr) not in seen:
             seen.add((*found[0], func.attr))  # type: ignore[arg-type]
             self._walk(found[1], found[0], of, places, seen)
+
+
+def _asks_stage(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test) for word in BY_STAGE)
 
 
 def _uncut(node: ast.Assign | ast.AnnAssign) -> str | None:

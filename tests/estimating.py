@@ -59,7 +59,9 @@ FP8 = replace(MODEL, id="acme/tiny-1b-FP8", quantization={"method": "fp8", "bits
 GUESSED = replace(MODEL, id="acme/guessed-1b", assumed=("its width is a guess",))
 ALIKE = replace(GUESSED, id="aaa/tiny-1b")
 BARE = replace(MODEL, id="acme/bare-1b", weights=())
-MODELS = {facts.id: facts for facts in (MODEL, FP8, GUESSED, ALIKE, BARE)}
+ENDLESS = replace(MODEL, id="acme/endless-1b", default_context=None, longest_context=None)
+POSITIONS = replace(ENDLESS, id="acme/positions-1b", max_position_embeddings=4096)
+MODELS = {facts.id: facts for facts in (MODEL, FP8, GUESSED, ALIKE, BARE, ENDLESS, POSITIONS)}
 
 
 class SimpleMemory(VLLMMemory):
@@ -75,7 +77,12 @@ class SimpleMemory(VLLMMemory):
         )
 
     def cache(
-        self, model: ModelFacts, ranks: Ranks, layout: Layout, settings: Settings
+        self,
+        model: ModelFacts,
+        ranks: Ranks,
+        layout: Layout,
+        settings: Settings,
+        device: Device | None,
     ) -> Cache | None:
         if settings.kv_cache_dtype == "mystery":
             return None

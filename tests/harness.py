@@ -24,6 +24,7 @@ def plugins() -> Plugins:
 def setup(
     *,
     gpu: str | None = None,
+    gpu_mem_gb: float | None = None,
     gpus_per_node: int | None = None,
     nodes: int | None = None,
     network: str | None = None,
@@ -45,6 +46,9 @@ def setup(
     )
     made = Setup(plugins(), told)
     device = made.devices.find(gpu) if gpu else Known.unset()
+    if gpu and not device.is_known and gpu_mem_gb:
+        option = made.devices.parse_gpu_option(f"{gpu},mem={gpu_mem_gb:g}GB")
+        device = made.devices.device(option)
     hardware = Hardware(
         gpu=device if device.is_known else Known.unset(),
         gpus_per_node=known(gpus_per_node),

@@ -27,7 +27,7 @@ def _expected(text: str) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.name)
 def test_good_example_has_a_plan_and_nothing_above_info(path: Path) -> None:
-    result = check(path.read_text(encoding="utf-8"), path.name)
+    result = check(path.read_text(encoding="utf-8"), path.name, gpu="H100-SXM-80GB")
     assert 1 == result.plans
     assert [] == [item.name for item in result.findings if item.severity != "info"]
     assert () == result.undecided

@@ -13,6 +13,7 @@ from shardlint.project import Project
 GIB = 2**30
 LLAMA = "meta-llama/Llama-3.1-405B-Instruct"
 RULES = (
+    "memory-oversubscribed",
     "tp-cross-node", "tp-slow-link", "group-spread-unpinned", "shm-missing", "p2p-risk",
     "net-iface-unset", "rdma-not-exposed", "gpu-shared", "node-group-size-mismatch",
     "replicas-exceed-capacity",
@@ -326,17 +327,18 @@ def test_pods_of_a_group_are_kept_together(
 @pytest.mark.parametrize(
     ("one", "two", "spoken"),
     [
-        ("", "", True),
-        ("--gpu-memory-utilization 0.5", "--gpu-memory-utilization 0.4", False),
-        ("--gpu-memory-utilization 0.6", "--gpu-memory-utilization 0.5", True),
-        ("--gpu-memory-utilization 0.4", "", True),
-        ("--gpu-memory-utilization $SHARE", "--gpu-memory-utilization 0.5", False),
-        ("", "--kv-cache-memory-bytes 2G", False),
+        ("", "", "gpu-shared"),
+        ("--gpu-memory-utilization 0.5", "--gpu-memory-utilization 0.4", None),
+        ("--gpu-memory-utilization 0.6", "--gpu-memory-utilization 0.5", "memory-oversubscribed"),
+        ("--gpu-memory-utilization 0.4", "", "gpu-shared"),
+        ("--gpu-memory-utilization $SHARE", "--gpu-memory-utilization 0.5", None),
+        ("", "--kv-cache-memory-bytes 2G", None),
     ],
 )
-def test_two_engines_on_one_gpu(one: str, two: str, spoken: bool) -> None:
+def test_two_engines_on_one_gpu(one: str, two: str, spoken: str | None) -> None:
     text = f"vllm serve Qwen/Qwen3-8B {one} &\nvllm serve Qwen/Qwen3-4B {two} &\n"
-    assert spoken == ("gpu-shared" in dict(found(text)))
+    names = {"gpu-shared", "memory-oversubscribed"} & dict(found(text)).keys()
+    assert ({spoken} if spoken else set()) == names
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,33 @@ def test_shares_of_three_engines_are_added_up() -> None:
     text = "".join(
         f"vllm serve Qwen/Qwen3-{n}B --gpu-memory-utilization 0.4 &\n" for n in (4, 8, 14)
     )
-    assert "GPU 0 is in use by another engine of this file too" == only(text, "gpu-shared").message
+    assert (
+        "the memory shares of 3 engines add up to 1.2 of one GPU"
+        == only(text, "memory-oversubscribed").message
+    )
+
+
+def test_shares_of_replicas_are_added_up() -> None:
+    text = (
+        "services:\n  llm:\n    image: vllm/vllm-openai\n    scale: 2\n    gpus: 1\n"
+        "    command: --model Qwen/Qwen3-8B --gpu-memory-utilization 0.8\n"
+    )
+    assert (
+        "the memory shares of 2 engines add up to 1.6 of one GPU"
+        == only(text, "memory-oversubscribed", "compose.yaml").message
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "share", "spoken"),
+    [("0.8.5", "0.2", True), ("0.8.5", "0.5", True), ("0.10.2", "0.2", False)],
+)
+def test_old_releases_take_what_others_hold_off_their_share(
+    release: str, share: str, spoken: bool
+) -> None:
+    one = f"vllm serve Qwen/Qwen3-4B --max-model-len 1024 --gpu-memory-utilization {share} &\n"
+    named = dict(found(one * 2, gpu="L40S", gpus_per_node=1, engine_version={"vllm": release}))
+    assert spoken == ("memory-oversubscribed" in named)
 
 
 @pytest.mark.parametrize(

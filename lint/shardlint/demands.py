@@ -14,6 +14,7 @@ from typing import Any, Final
 from shardlint.engine import Engine
 from shardlint.footprint import MemoryRules, Settings, Sized
 from shardlint.known import Known, combine
+from shardlint.models.names import pools
 from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
 from shardlint.record import record
 from shardlint.sizing.bands import band
@@ -76,7 +77,14 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
             return Known.unknown(reason, plan.model.origin)
         for said in _stored(plan, demand)[1]:
             found = found.assuming(said)
-    return found.map(lambda demand: replace(demand, model=_stored(plan, demand)[0]))
+    return found.map(lambda demand: _completed(plan, demand))
+
+
+def _completed(plan: ServingPlan, demand: Demand) -> Demand:
+    settings = demand.settings
+    if settings.pooling is None and pools(demand.model.id):
+        settings = replace(settings, pooling=True)
+    return replace(demand, model=_stored(plan, demand)[0], settings=settings)
 
 
 def _stored(plan: ServingPlan, demand: Demand) -> tuple[ModelFacts, tuple[str, ...]]:

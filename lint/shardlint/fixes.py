@@ -16,18 +16,15 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from shardlint.asked_layout import Asked
 from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.linter import Cure, Run, lint
+from shardlint.memory_fixes import layouts_that_fit, settings_that_fit, sizes_after
 from shardlint.plan import (
-    NO_OPTIONS,
-    Device,
     Flag,
     KvGroup,
     Layout,
-    ModelFacts,
-    Options,
-    Ranks,
     Refusal,
     ServingPlan,
 )
@@ -37,9 +34,6 @@ from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
 NO_NEWLINE = "\\ No newline at end of file\n"
-
-USUAL_NODE = 8
-"""GPUs of a node whose size nobody states: no fix asks one pod for more."""
 
 MOST_ROUNDS = 1000
 """Fixes applied one after another, each to the texts that the last one left."""
@@ -62,6 +56,9 @@ def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
         return
     if cure.repair.kind == "fields":
         yield from _fields(cure.world, dict(cure.repair.values))
+        return
+    if cure.repair.kind == "memory":
+        yield from _memory(cure.world)
         return
     if (asked := Asked.of(cure.world)) is not None:
         fixes = (_layout_fix(asked, delta) for delta in _layouts(asked))
@@ -131,7 +128,7 @@ def _bytes(value: int) -> str:
     return f"{value // 2**30} GiB" if value % 2**30 == 0 else f"{value:,} bytes"
 
 
-def _edits(plan: ServingPlan, delta: Mapping[str, int]) -> tuple[Edit, ...] | None:
+def _edits(plan: ServingPlan, delta: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """The edits of all fields, or None if a Site refuses one of them."""
     edits: list[Edit] = []
     for name, value in delta.items():
@@ -143,68 +140,34 @@ def _edits(plan: ServingPlan, delta: Mapping[str, int]) -> tuple[Edit, ...] | No
     return tuple(edits)
 
 
+# -------------------------------------------------------------------------------- memory
+
+
+def _memory(world: World) -> Iterator[Fix]:
+    """A shorter context or a smaller type of the cache; then more ranks, which need more GPUs."""
+    for change in settings_that_fit(world):
+        edits = _edits(world.plan, change)
+        if edits is not None:
+            said = ", ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
+            yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
+    asked = Asked.of(world)
+    for delta in layouts_that_fit(world, asked) if asked is not None else ():
+        assert asked is not None
+        fix = _layout_fix(asked, delta)
+        if fix is not None:
+            layout = {name: value for name, value in delta.items() if name != "gpus_per_pod"}
+            after = replace(asked.layout, **_typed(layout))
+            yield replace(fix, estimate={**fix.estimate, **sizes_after(world, after, {})})
+
+
+WORDS = {"max_model_len": "a context of", "kv_cache_dtype": "a KV cache in"}
+
+
+def _number(value: Any) -> str:
+    return f"{value:,} tokens" if isinstance(value, int) else str(value)
+
+
 # ------------------------------------------------------------------------------- layouts
-
-
-@record
-class Asked:
-    """What a layout fix starts from: the whole layout of a plan, decided in every field.
-
-    `devices` is what the process sees, `stated` the GPU count that the file holds and a fix can
-    change, `node` the most that there can be.
-    """
-
-    plan: ServingPlan
-    engine: Engine
-    layout: Layout
-    model: ModelFacts | None
-    devices: int | None
-    stated: int | None
-    node: int | None
-    options: Options = NO_OPTIONS
-    device: Device | None = None
-
-    @classmethod
-    def of(cls, world: World) -> Asked | None:
-        """None where a field is not decided: no change could be called valid."""
-        layout, placement = world.whole, world.plan.placement
-        if layout is None or world.ranks is None:
-            return None
-        stated = placement.gpus_per_pod.only
-        devices = world.devices if world.devices is not None else placement.devices.only
-        model = world.model if world.model is not None else world.plan.model_facts.only
-        return cls(
-            world.plan, world.engine, layout, model, devices,
-            stated if isinstance(stated, int) else None, placement.gpus_per_node.only,
-            world.options, world.device,
-        )  # fmt: skip
-
-    @property
-    def gpus(self) -> int:
-        """What the plan has for itself: the GPUs of its pod; on a host, those that it uses."""
-        need = self.ranks(self.layout).gpus_per_pod or 0
-        if self.stated is not None and self.devices is not None:
-            return self.devices
-        return need if self.devices is None else min(need, self.devices)
-
-    def ranks(self, layout: Layout) -> Ranks:
-        return self.engine.ranks(layout, self.model, None)
-
-    def accepts(self, layout: Layout) -> bool:
-        constraints = self.engine.constraints(
-            self.model, self.ranks(layout), layout, self.options, self.device
-        )
-        return not any(constraint.refuses for constraint in constraints)
-
-    def count(self, layout: Layout) -> dict[str, int] | None:
-        """The change of the GPU count that a layout needs; None if there cannot be so many."""
-        need, there = self.ranks(layout).gpus_per_pod, self.devices
-        if need is None:
-            return None
-        if self.stated is None or need == self.stated:
-            return {} if there is None or need <= there else None
-        most = self.node or max(USUAL_NODE, self.stated)
-        return {"gpus_per_pod": need} if need <= most else None
 
 
 def _layouts(asked: Asked) -> Iterator[dict[str, int]]:

@@ -107,7 +107,7 @@ class Cache:
 
     def pool(self, bytes: int) -> int:
         """Blocks in so many bytes."""
-        return max(0, bytes // self.bytes_per_block)
+        return max(0, bytes // max(1, self.bytes_per_block))
 
     def concurrency(self, bytes: int, tokens: int) -> float:
         """Requests of that many tokens that so many bytes hold, as the engine prints it."""
@@ -153,7 +153,7 @@ class Beside:
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free.
+    leaves free. `counts_others`: what other processes hold of the card is taken off the share.
     """
 
     context: int = 0
@@ -162,6 +162,7 @@ class Beside:
     graphs: int = 0
     rest: int = 0
     graphs_outside: bool = False
+    counts_others: bool = False
 
 
 @record(kw_only=True)

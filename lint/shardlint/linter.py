@@ -93,6 +93,9 @@ class _Collected:
             self.demands[plan.id] = demand_of(plan)
         return self.demands[plan.id]
 
+    def fact(self, plan: ServingPlan, name: str) -> Known[Any]:
+        return self.demand(plan) if name == DEMAND else _fact(plan, name)
+
     def sizer(self, engine: Engine) -> Sizer:
         if engine.name not in self.sizers:
             self.sizers[engine.name] = Sizer(engine)
@@ -197,10 +200,8 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
         severity = found.severity or rule.severity
         collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
     names = rule.fields(engine)
-    facts = {
-        name: collected.demand(plan) if name == DEMAND else _fact(plan, name) for name in names
-    }
-    wanted = {name: _fact(plan, name) for name in rule.wants if name not in facts}
+    facts = {name: collected.fact(plan, name) for name in names}
+    wanted = {name: collected.fact(plan, name) for name in rule.wants if name not in facts}
     facts |= {name: fact for name, fact in wanted.items() if fact.cases}
     missing = _missing(facts)
     lacking = None if missing else _lacking(rule, facts)

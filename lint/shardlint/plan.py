@@ -131,10 +131,10 @@ class ModelFacts:
     experts may carry the key without one). `moe_layers` are the layers that are mixtures,
     counted from 0; `mamba_width` is the inner width of the first kind of Mamba;
     `deepstack_levels` are the first layers that the vision tower feeds; `default_context` is
-    what engines derive from the config, `longest_context` the most that they may be asked for,
-    in tokens. `quantization` is empty where the weights are stored in the model's own type,
-    None where that is not known. `assumed` gives the reasons not to rest an error on these
-    facts, except on the `confirmed` fields alone.
+    what engines derive from the config, `least_context` what that is not below, `longest_context`
+    the most that they may be asked for, in tokens. `quantization` is empty where the weights are
+    stored in the model's own type, None where that is not known. `assumed` gives the reasons not
+    to rest an error on these facts, except on the `confirmed` fields alone.
     """
 
     id: str
@@ -170,6 +170,7 @@ class ModelFacts:
     deepstack_levels: int | None = None
     max_position_embeddings: int | None = None
     default_context: int | None = None
+    least_context: int | None = None
     longest_context: int | None = None
     tie_word_embeddings: bool | None = None
     other_attention_heads: tuple[int, ...] = ()
@@ -333,7 +334,8 @@ class Constraint:
 
     `sentence` says what is wrong where two numbers do not; it may use {left} and {right}. `places`
     are the facts to point at, best first ("layout.dcp", "options.enable_eplb"); without them, the
-    layout fields that could cure it. `remedy` is what to do instead, for people.
+    layout fields that could cure it. `remedy` is what to do instead, for people; `drop` the field
+    of an option without which it holds.
     """
 
     rule: str
@@ -353,6 +355,7 @@ class Constraint:
     sentence: str | None = None
     places: tuple[str, ...] = ()
     remedy: str | None = None
+    drop: str | None = None
 
     @property
     def holds(self) -> bool:

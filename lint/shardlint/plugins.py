@@ -315,8 +315,9 @@ class ConstraintRule(LayoutRule):
 
     def repair(self, constraint: Constraint, world: World) -> Repair | None:
         """Another layout; without the option where only that would do."""
-        if constraint.cures and set(constraint.cures) <= {"ep", "dcp"}:
-            index = world.option_of(constraint.cures[0])
+        alone = constraint.cures and set(constraint.cures) <= {"ep", "dcp"}
+        if (drop := constraint.drop or (constraint.cures[0] if alone else None)) is not None:
+            index = world.option_of(drop)
             return None if index is None else Repair("option", f"option:{index}")
         return Repair("layout") if constraint.cures else None
 

@@ -616,6 +616,8 @@ def _neighbours(
 def _used(plan: ServingPlan, setup: Setup) -> tuple[str, ...]:
     """The devices on which the ranks of a plan run: the first ones that it sees."""
     engine, ids = setup.engine(plan.engine), plan.placement.device_ids.only
+    if ids is None and plan.placement.gpus_per_node.only == 1 and not plan.placement.scheduled:
+        ids = ("0",)  # there is no other
     certain = plan.placement.wants_gpu and not plan.placement.device_ids.assumes
     layout = plan.effective.world().only if engine is not None and engine.checked else None
     if engine is None or layout is None or ids is None or not certain:

@@ -22,15 +22,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardlint.api import ConstraintRule, Engine, Known, ServingPlan
+from shardlint.api import Constraint, ConstraintRule, Engine, Known, Repair, ServingPlan, World
 
 
 class ContextLenExceedsModel(ConstraintRule):
     id, name = "SL606", "context-len-exceeds-model"
     model = ("longest_context",)
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return super().applies(plan, engine) and not plan.memory.max_model_len.is_unset
+
+    def repair(self, constraint: Constraint, world: World) -> Repair | None:
+        return Repair("fields", values=(("max_model_len", constraint.right),))
 
     def settled(self, facts: Mapping[str, Known[Any]]) -> bool:
         return False

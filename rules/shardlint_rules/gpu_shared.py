@@ -60,6 +60,8 @@ from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, Known, LayoutRule, Neighbour, Note, ServingPlan, World
 
+from shardlint_rules.memory_oversubscribed import copies
+
 PARTS = {"shared": "shares of cards", "mig": "MIG slices"}
 
 
@@ -70,7 +72,7 @@ class GpuShared(LayoutRule):
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         placement = plan.placement
         parts = placement.device_kind.only in PARTS
-        said = parts or bool(placement.neighbours) or _copies(plan) > 1
+        said = parts or bool(placement.neighbours) or copies(plan) > 1
         return super().applies(plan, engine) and placement.wants_gpu and said
 
     def check(self, world: World) -> Iterator[Found]:
@@ -87,32 +89,20 @@ class GpuShared(LayoutRule):
         others = plan.placement.neighbours
         if others and not _leave_room(plan, *(other.share for other in others)):
             yield _together(world, others)
-        copies = _copies(plan)
-        if copies > 1 and not _leave_room(plan, *[plan.memory.budget.share] * (copies - 1)):
+        count = copies(plan)
+        if count > 1 and not _leave_room(plan):
             yield Found(
-                message=f"{copies} replicas are given the same GPUs",
+                message=f"{count} replicas are given the same GPUs",
                 at=world.origin("fleet.replicas"),
                 help="a service of its own for each, with other devices",
             )
 
 
-def _copies(plan: ServingPlan) -> int:
-    """Containers that are started with the same devices; a scheduler gives each its own."""
-    placement = plan.placement
-    if placement.scheduled or not placement.device_ids.is_known:
-        return 1
-    return plan.fleet.replicas.only or 1
-
-
 def _leave_room(plan: ServingPlan, *others: Known[float]) -> bool:
-    """They state how much of the memory they take, and it is not too much together."""
+    """They state how much of the memory they take; whether it is too much, another rule says."""
     if not plan.memory.budget.bytes.is_unset:
         return True
-    shares = [plan.memory.budget.share, *others]
-    if any(share.is_unset for share in shares):
-        return False
-    known = [share.only for share in shares if share.only is not None]
-    return len(known) < len(shares) or round(sum(known), 6) <= 1
+    return not any(share.is_unset for share in (plan.memory.budget.share, *others))
 
 
 def _together(world: World, others: tuple[Neighbour, ...]) -> Found:

@@ -160,6 +160,14 @@ PRINTED = (
     ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8, 98304, 16, 10485760,
      [1536, 1536, 1536, 655360]),
     ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 8, 1622016, 528, 262144, [3, 3, 3, 3, 497]),
+    ("XiaomiMiMo/MiMo-V2-Flash", 1, 737280, 32, 262144, [1033] * 5 + [8192]),
+    ("XiaomiMiMo/MiMo-V2-Flash", 8, 92160, 16, 262144, [1033] * 5 + [16384]),
+    ("zai-org/GLM-5.2", 8, 5928192, 64, 1048576, [16384]),
+    ("google/gemma-4-26B-A4B-it", 1, 655360, 32, 262144, [1089] * 5 + [8192]),
+    ("google/gemma-4-26B-A4B-it", 8, 163840, 32, 262144, [545] * 5 + [16384]),
+    ("google/gemma-4-E4B-it", 1, 262144, 32, 131072, [529] * 5 + [8192]),
+    ("CohereLabs/c4ai-command-a-03-2025", 8, 131072, 16, 8192, [512, 513, 513, 513]),
+    ("microsoft/Phi-3-mini-4k-instruct", 1, 6291456, 16, 4096, [257]),
 )  # fmt: skip
 """vLLM 0.33.0 on its own: model, TP, bytes of a block, tokens of it, length, blocks."""
 
@@ -452,6 +460,13 @@ def test_a_common_window_bounds_all_layers() -> None:
     model = replace(DENSE, kv_groups=(KvGroup(32, 8, 512, common_window=4096),))
     assert [(4096 - 1 + 2 * 8192) // 16 + 2] == blocks(made(model))
     assert 0 == made(model).bytes_per_token
+
+
+@pytest.mark.parametrize(("release", "spare"), [("0.28.0", 0), ("0.29.0", 1)])
+def test_the_null_block_is_left_out_of_the_longest_request(release: str, spare: int) -> None:
+    found = made(DENSE, release)
+    room = 100 * found.bytes_per_block
+    assert (spare, (100 - spare) * 16) == (found.spare, found.longest(room))
 
 
 @pytest.mark.parametrize(("release", "size"), [("0.23.0", 1051776), ("0.24.0", 1002240)])

@@ -23,6 +23,7 @@ def result_of(case: Mapping[str, Any]) -> Result:
     version = run.get("engine_version")
     told = setup(
         gpu=run.get("gpu"),
+        gpu_mem_gb=run.get("gpu_mem_gb"),
         gpus_per_node=run.get("gpus_per_node"),
         nodes=run.get("nodes"),
         network=run.get("network"),

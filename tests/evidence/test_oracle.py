@@ -133,7 +133,11 @@ def said(row: Row) -> bool:
     experts = " --enable-expert-parallel" if row["ep"] else ""
     line = f"vllm serve org/model -tp {row['tp']} -pp {row['pp']} -dp {row['dp']}{experts}\n"
     result = lint(Project.of_texts(told, {"serve.sh": line})).result
-    return any(finding.severity == "error" for finding in result.findings)
+    return any(f.severity == "error" and f.name not in MEMORY for f in result.findings)
+
+
+MEMORY = ("weights-do-not-fit", "no-kv-space", "kv-too-small")
+"""The oracle builds models without a GPU."""
 
 
 @pytest.mark.parametrize("verdict", ["ok", "error"])

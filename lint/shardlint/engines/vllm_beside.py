@@ -86,7 +86,7 @@ def defaults(
     """The settings as `vllm serve` completes them; what stays None hangs on what is not known."""
     told = rules(release)
     runner = _runner(told, model, asked, device)
-    length = asked.max_model_len or model.default_context
+    length = asked.max_model_len or model.default_context or model.least_context
     seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
     pooling = asked.pooling if asked.pooling is not None else _pools(model)
     chunked = asked.chunked_prefill
@@ -216,6 +216,10 @@ def _meets(row: Span, device: Device) -> bool:
     return (device.memory_mib or 0) * MIB >= least * GIB
 
 
+V0_MOST_CAPTURED: Final = 8 * 1024
+"""worker/model_runner.py of 0.6, config.py of 0.7: 1, 2, 4, and 8 × 1 to 8 × 1024."""
+
+
 def _captured(
     span: Span, settings: Settings, model: ModelFacts, device: Device | None, runner: Runner
 ) -> tuple[int, ...]:
@@ -224,7 +228,7 @@ def _captured(
         return ()
     seqs = settings.max_num_seqs or 0
     if runner == "v0":
-        return (1, 2, 4, *range(8, -(-seqs // 8) * 8 + 1, 8))
+        return (1, 2, 4, *range(8, min(-(-seqs // 8) * 8, V0_MOST_CAPTURED) + 1, 8))
     most: int = span["most"]
     family = (_capability(device) or "").partition(".")[0]
     most = span.get("families", {}).get(family, most)
@@ -295,6 +299,7 @@ def beside(
         graphs=_graphs(run),
         rest=_kept_states(run),
         graphs_outside=not _graphs_estimated(run),
+        counts_others=bool(told["context_whole"]["value"]) and run.runner == "v1",
     )
 
 
@@ -384,11 +389,18 @@ def _experts(run: _Run) -> int:
     tokens = run.tokens * run.ranks.attention_dp
     if chunk:
         tokens = min(tokens, chunk)
+    gathered = _gathered(run)
     if run.told["experts"]["kept"]:
         rooms = max(2 * width, run.hidden) + max(width, run.hidden)
-        return tokens * each * rooms * run.element
+        return tokens * each * rooms * run.element + gathered
     rooms = max(2 * width, run.hidden) + width
-    return (tokens * each * rooms + run.tokens * run.hidden) * run.element
+    return (tokens * each * rooms + run.tokens * run.hidden) * run.element + gathered
+
+
+def _gathered(run: _Run) -> int:
+    """With data parallelism a rank's experts see the tokens of all ranks, there and back."""
+    dp = run.ranks.attention_dp
+    return 2 * run.tokens * dp * run.hidden * run.element if dp > 1 else 0
 
 
 def _sampler(run: _Run) -> int:
@@ -474,8 +486,10 @@ def _context(run: _Run) -> int:
 
 def _collectives(run: _Run, device: Device | None) -> int:
     """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
-    world = run.tp * run.layout.pp
-    if world == 1 and run.ranks.attention_dp == 1:
+    world = run.tp + (run.layout.pp > 1)  # a stage speaks with one rank of the next
+    if run.model.moe:  # experts are shared out over all of them
+        world = max(world, run.tp * run.ranks.attention_dp)
+    if world == 1:
         return 0
     direct = device is not None and device.link not in (None, "pcie", "none")
     hopper = _number(run.capability or "0") >= _number("9.0")

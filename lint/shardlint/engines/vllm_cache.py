@@ -35,7 +35,7 @@ MOST_MODELS: Final = 512
 CHUNKED_VARIABLE: Final = "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE"
 PARTITION_VARIABLE: Final = "VLLM_PP_LAYER_PARTITION"
 STATE_CHUNK: Final = 256
-"""Tokens that Mamba-2's kernel takes at once, where the config does not say."""
+"""Tokens that Mamba-2's kernel takes at once in most configs."""
 
 
 @record(kw_only=True)
@@ -398,7 +398,8 @@ def _cache(
     shown = tuple(_cache_group(group, context, flights) for group in groups)
     grown = sum(size / (group.block * group.context) for group in shown if group.kind == "full")
     return Cache(
-        bytes_per_block=size, bytes_per_token=grown, groups=shown, spare=1 if found.v1 else 0,
+        bytes_per_block=size, bytes_per_token=grown, groups=shown,
+        spare=1 if found.spare_block else 0,
         line="concurrency" if found.concurrency_line else "blocks",
     )  # fmt: skip
 

@@ -52,6 +52,7 @@ class Rules:
     in_flight: bool
     v2_runner: bool
     concurrency_line: bool
+    spare_block: bool
     state_pages: bool
     state_modes: bool
     """A state has blocks for drafts and, with prefix caching, a copy."""
@@ -86,6 +87,7 @@ SINCE: Final[dict[str, str]] = {
     "managed": "0.9.1",
     "in_flight": "0.26.0",
     "v2_runner": "0.29.0",
+    "spare_block": "0.29.0",
     "concurrency_line": "0.20.2",
     "state_pages": "0.10.0",
     "state_modes": "0.15.0",

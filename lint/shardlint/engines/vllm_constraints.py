@@ -322,7 +322,7 @@ VENDORS = {"cuda": "nvidia", "rocm": "amd"}
 def _on(special: Special, device: Device | None) -> bool:
     """Whether an exception can concern this card."""
     vendor = VENDORS.get(special.platform or "")
-    return special.platform is None or device is None or device.vendor == vendor
+    return special.platform is None or device is None or device.vendor in (vendor, "unknown")
 
 
 def _certainly_on(special: Special, device: Device | None) -> bool:

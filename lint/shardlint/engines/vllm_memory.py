@@ -140,7 +140,7 @@ def _expert(
         part = Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
     down = weight.split == "columns"
     quantization: Any = model.quantization or {}
-    if _is_mxfp4(quantization) and settings.quantization is None:
+    if _is_mxfp4(quantization):
         gpt_oss = str(model.model_type) == "gpt_oss"
         kernel = vllm_kernels.mxfp4(release, settings.compute_capability, gpt_oss)
         units = (kernel.hidden, kernel.width) if down else (kernel.width, kernel.hidden)

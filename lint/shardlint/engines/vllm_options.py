@@ -337,17 +337,20 @@ def of_model(model: ModelFacts, layout: Layout, options: Options, device: Device
 
 
 def _length(model: ModelFacts, options: Options) -> FOUND:
+    allowed = str(options.get(ALLOWED, "0")).lower() in ("1", "true")
     asked, most = _whole(options, "max_model_len"), model.longest_context
+    fact = "longest_context"
+    if most is None and allowed:  # who sets the variable means to go beyond what the config says
+        most, fact = model.max_position_embeddings, "max_position_embeddings"
     if asked is None or most is None or any(name in options.values for name in RESHAPING):
         return
     if not options.sure(ALLOWED, *RESHAPING):
         return
-    allowed = str(options.get(ALLOWED, "0")).lower() in ("1", "true")
     yield Constraint(
         rule=LENGTH, subject="tokens", left=asked, right=most, test=at_most,
         severity="warning" if allowed else "error", cures=(), places=("options.max_model_len",),
         refusal="" if allowed else "is greater than the derived max_model_len",
-        facts=("longest_context",), consequence=f"goes on because `{ALLOWED}` is set, and positions"
+        facts=(fact,), consequence=f"goes on because `{ALLOWED}` is set, and positions"
         " beyond give garbage or a crash" if allowed else REFUSAL,
         sentence="a context of {left:,} tokens exceeds the {right:,} of the model",
         remedy=f"at most {most:,}, or a RoPE scaling that the model was made for",
@@ -380,13 +383,13 @@ def _methods(model: ModelFacts, options: Options) -> FOUND:
             CONFLICT, f"`--quantization {asked}` contradicts the checkpoint, which is stored as"
             f" {stored}", "does not match the quantization method specified in the `quantization`"
             " argument", place, facts=("quantization",), refusal_since="0.6.0",
-            remedy="leave `--quantization` out",
+            remedy="leave `--quantization` out", drop="quantization",
         )  # fmt: skip
     elif model.quantization == {} and asked in ("awq", "gptq"):
         yield _refuse(
             CONFLICT, f"`--quantization {asked}` is for a checkpoint that is stored so, and this"
             " one is not quantized", "Cannot find the config file for", place,
-            facts=("quantization",), remedy="leave `--quantization` out",
+            facts=("quantization",), remedy="leave `--quantization` out", drop="quantization",
         )  # fmt: skip
     if asked in LEFT:
         yield _refuse(

@@ -202,7 +202,7 @@ def _expert_groups(
         rule=GROUPS, subject="expert width", left=width, right=parts * group,
         test=_whole_if_cut(parts), refusal="", cures=("tp",), facts=_facts(facts),
         consequence="has no kernel for that and dies while it starts or at the first request",
-        advisory=device is not None and device.vendor != "nvidia",
+        advisory=device is not None and device.vendor not in ("nvidia", "unknown"),
         sentence=f"experts of width {{left:,}} over {parts} ranks leave {width / parts:g} inputs"
         f" each, no whole number of quantization groups of {group}",
         remedy=KEEP_WHOLE,

@@ -99,7 +99,7 @@ class _Told:
         if not sizes.is_unset:
             return sizes
         old: Known[Any] = self._many("--cuda-graph-sizes").map(
-            lambda given: given if len(given) > 1 else up_to(given[0])
+            lambda given: up_to(given[0]) if len(given) == 1 else given or None
         )
         if not old.is_unset:
             return old

@@ -14,6 +14,7 @@ from typing import Any, Final
 from shardlint.record import record
 
 MOST_RANKS: Final = 1 << 20
+"""Of ranks, replicas and requests in one step."""
 MOST_TOKENS: Final = 1 << 40
 MOST_GIB: Final = 1 << 20
 EMPTY: Final = ("", "null", "none", "nan")
@@ -172,7 +173,7 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "engine_version": _version, "tp": _ranks, "pp": _ranks, "dp": _ranks, "attention_dp": _ranks,
     "ep": _experts, "dcp": _ranks, "dtype": _text, "quantization": _text, "kv_cache_dtype": _text,
     "gpu_memory_utilization": _share, "mem_fraction_static": _share, "max_model_len": _tokens,
-    "max_num_seqs": _tokens, "max_num_batched_tokens": _tokens, "enforce_eager": _truth,
+    "max_num_seqs": _ranks, "max_num_batched_tokens": _tokens, "enforce_eager": _truth,
     "isl": _maybe, "osl": _maybe, "concurrency": _tokens, "replicas": _ranks,
 }  # fmt: skip
 """How the value of each key is read."""

@@ -11,6 +11,7 @@ from shardlint.engine import Engine, refuses
 from shardlint.estimates.asked import Asked, EstimateError, shown
 from shardlint.estimates.lookups import Said, card_of, model_of, release_of, release_within
 from shardlint.footprint import Band, Footprint, MemoryRules, Settings
+from shardlint.models.names import pools
 from shardlint.plan import Device, Layout, ModelFacts, Options, Ranks, Releases, ServingPlan
 from shardlint.project import Setup
 from shardlint.record import record
@@ -25,6 +26,8 @@ SIXTEEN_BITS: Final = ("auto", "half", "float16", "fp16", "bfloat16", "bf16")
 WIDE_TYPES: Final = ("float", "float32", "fp32")
 KV_TYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "none": "auto"}
 """Other words for the types of a KV cache."""
+USUAL_LENGTH: Final = 8192
+"""Tokens of the longest request of a question that says nothing of it, for a model that neither."""
 MOST_KEPT: Final = 4096
 """Answers to look-ups that are kept for the next line of a batch."""
 
@@ -91,7 +94,10 @@ class Estimator:
         facts, said_model = self._once(model_of, self.setup, asked.model)
         device, total, said_card = self._once(card_of, self.setup, asked.gpu, asked.gpu_mem_gib)
         layout = _layout(asked, engine, facts)
-        settings, said_settings = _settings(asked, rules)
+        settings, said_settings = _settings(asked, rules, facts)
+        if pools(asked.model):
+            settings = replace(settings, pooling=True)
+            said_settings += ("by its name, the model samples no tokens",)
         said = (*said_release, *said_card, *said_model, *said_settings, *_said_ep(asked, layout))
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
         return replace(made, asked=asked)
@@ -159,12 +165,15 @@ class Estimator:
         said: Said,
     ) -> Estimate:
         rules = self._rules(engine, release)
+        settings, said_length = _with_length(settings, facts)
         stored = _Stored(facts, settings.quantization, settings.dtype)
         key = (id(facts), stored.word, stored.dtype)
         kept = self._kept.get(key)
         if kept is None or kept[0] is not facts:
             kept = self._kept[key] = (facts, *stored.made())
         model, storage_, said_storage = kept[1:]
+        if model.quantization == facts.quantization:  # the words say what the checkpoint says
+            settings = replace(settings, quantization=None)
         ranks = engine.ranks(layout, model, None)
         made = footprint(model, ranks, layout, settings, rules, storage_, device, total)
         if made is None:
@@ -187,7 +196,7 @@ class Estimator:
             max_context=_longest(made, model),
             assumptions=tuple(
                 dict.fromkeys(
-                    (*said, *said_storage, *made.assumes, *_said_of(made),
+                    (*said, *said_length, *said_storage, *made.assumes, *_said_of(made),
                      *_said_refusal(engine, release, layout, model, device))
                 )
             ),
@@ -248,7 +257,7 @@ def _layout(asked: Asked, engine: Engine, facts: ModelFacts) -> Layout:
     )
 
 
-def _settings(asked: Asked, rules: MemoryRules) -> tuple[Settings, Said]:
+def _settings(asked: Asked, rules: MemoryRules, facts: ModelFacts) -> tuple[Settings, Said]:
     names = SHARES[rules.share_of]
     shares = {name: getattr(asked, name) for name in SHARES["free_after_load"]}
     share = next((shares[name] for name in names if shares[name] is not None), None)
@@ -264,7 +273,25 @@ def _settings(asked: Asked, rules: MemoryRules) -> tuple[Settings, Said]:
         kv_cache_dtype=KV_TYPES.get(kv, kv) if kv else None,
         enforce_eager=asked.enforce_eager,
     )
-    return settings, tuple(f"{name} means nothing to this engine" for name in unused)
+    said = tuple(f"{name} means nothing to this engine" for name in unused)
+    if asked.max_model_len or facts.default_context or _positions(facts):
+        return settings, said
+    length = max(USUAL_LENGTH, (asked.isl or 0) + (asked.osl or 0))
+    more = f"the longest request is not known: {length:,} tokens are taken"
+    return replace(settings, max_model_len=length), (*said, more)
+
+
+def _with_length(settings: Settings, facts: ModelFacts) -> tuple[Settings, Said]:
+    """What the model states, where the engine's own default is not known."""
+    positions = _positions(facts)
+    if settings.max_model_len or facts.default_context or positions is None:
+        return settings, ()
+    said = f"the longest request is taken to have the model's {positions:,} positions"
+    return replace(settings, max_model_len=positions), (said,)
+
+
+def _positions(facts: ModelFacts) -> int | None:
+    return facts.least_context or facts.max_position_embeddings
 
 
 def _said_ep(asked: Asked, layout: Layout) -> Said:
@@ -321,7 +348,8 @@ def _longest(made: Footprint, model: ModelFacts) -> int | None:
     """The longest request that fits, and that the engine may be asked for."""
     if made.cache is None:
         return None
-    asked, longest = made.settings.max_model_len or 0, model.longest_context
+    asked = made.settings.max_model_len or 0
+    longest = model.longest_context or model.max_position_embeddings
     found = made.cache.longest(max(0, made.kv))
     return found if longest is None else min(found, max(asked, longest))
 

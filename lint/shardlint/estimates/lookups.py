@@ -19,7 +19,7 @@ Said = tuple[str, ...]
 
 RELEASE: Final = re.compile(
     r"\s*v?(\d{1,4}(?:\.\d{1,4}){1,3})[-.]?(?:(post)(\d{1,3}))?((?:[-.]?(?:rc|dev|a|b)\d*)*)"
-    r"(?:[-+_.](?!\d).*|[-+_].*)?\s*",
+    r"(?:[-+_.](?!\d).*|[-+_\s].*)?\s*",
     re.IGNORECASE | re.DOTALL,
 )
 """A release with what builds, platforms and images write behind it."""
@@ -79,6 +79,8 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
         except HardwareError as error:
             raise EstimateError(f"gpu: {str(error).removeprefix('--gpu: ')}") from None
         name, found = option.name, setup.devices.device(option)
+    if not found.is_known and (other := setup.devices.alike(name)):
+        found = setup.devices.find(other)
     if not found.is_known:
         if gib is None:
             reason = "its memory is not known, and gpu_mem_gib is not stated"
@@ -88,7 +90,7 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
     device = found.only or _usual(setup, name, found.values, gib)
     said: Said = tuple(sorted(found.assumes))
     if len(found.values) > 1:
-        said += (f"{name} is taken for {device.name}",)
+        said += (f"{name} is read as {_described(device)}",)
     total = int(gib * GIB) if gib is not None else capacity(device)
     if total is None:
         raise EstimateError(f"gpu: the memory of {device.name} is not known: state gpu_mem_gib")
@@ -103,6 +105,11 @@ def _usual(setup: Setup, name: str, values: Sequence[Device], gib: float | None)
     return usual if usual is not None and usual in values else values[0]
 
 
+def _described(device: Device) -> str:
+    size = capacity(device)
+    return device.name if size is None else f"{device.name} of {size / GIB:.1f} GiB"
+
+
 def _bare(name: str, gib: float) -> Device:
     return Device(name=name, vendor="unknown", memory_mib=int(gib * GIB) // MIB)
 
@@ -115,7 +122,9 @@ def model_of(setup: Setup, name: str) -> tuple[ModelFacts, Said]:
     try:
         facts = setup.catalogue.lookup(name) or _at_path(name)
         if facts is None and "/" not in name:
-            facts = setup.catalogue.named(name)
+            facts = setup.catalogue.named(name) or setup.catalogue.named(f"{name}{CONVERTED}")
+        if facts is None and (plain := _plain_name(name)) != name:
+            return model_of(setup, plain)
         reference = name if facts is None or facts.provenance == "config.json" else facts.id
         facts = setup.resolved(reference, facts)
     except ModelError as error:
@@ -124,8 +133,17 @@ def model_of(setup: Setup, name: str) -> tuple[ModelFacts, Said]:
         raise EstimateError(f"model: {shown(name)} is neither in the catalogue nor a path")
     said: Said = tuple(sorted(facts.doubts(())))
     if facts.provenance != "config.json" and name.lower() != facts.id.lower():
-        said = (f"{name} is taken for {facts.id}", *said)
+        said = (f"{name} is read as {facts.id}", *said)
     return _stored(setup, name, facts, said)
+
+
+CONVERTED: Final = "-hf"
+"""Behind the name of a model whose weights were brought into another format."""
+
+
+def _plain_name(name: str) -> str:
+    """Without remarks in brackets, with dashes between words, as ids are written."""
+    return "-".join(re.sub(r"\(.*\)", " ", name).split())
 
 
 def _at_path(name: str) -> ModelFacts | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from shardlint.hardware import labels as node_labels
 from shardlint.hardware import option as gpu_option
@@ -16,6 +18,18 @@ from shardlint.hardware.option import GpuOption
 from shardlint.known import Known
 from shardlint.plan import Device
 from shardlint.record import record
+
+VENDORS: Final = frozenset({"nvidia", "amd", "geforce", "tesla", "instinct", "quadro", "gpu"})
+"""Words that stand before a card's name or not."""
+
+
+def _words_of(name: str) -> frozenset[str]:
+    plain = re.sub(r"\(.*?\)", " ", normal(name))
+    return frozenset(re.split(r"[^a-z0-9]+", plain)) - VENDORS - {""}
+
+
+SIZE: Final = re.compile(r"-\d+GB$", re.IGNORECASE)
+"""The memory at the end of a card's name."""
 
 
 @record
@@ -53,6 +67,12 @@ class Devices:
         An ambiguous name gives one case per card, each given by ("gpu", name of the card).
         """
         return self._cards.find(name)
+
+    def alike(self, text: str) -> str | None:
+        """The name with the same words in another order, vendors and brackets left out."""
+        wanted = _words_of(text)
+        names = [name for name in self._cards.names() if wanted and _words_of(name) == wanted]
+        return min(names, default=None)
 
     def usual(self, name: str) -> Device | None:
         """One device for a question that needs one: the likely meaning, else the smallest."""
@@ -117,11 +137,21 @@ class Devices:
         """The device that the user describes, with the memory that the user states."""
         found = self.find(option.name)
         if not found.is_known and option.has_memory:
-            found = Known.of(Device(name=option.name, vendor=UNKNOWN_VENDOR))
+            found = self._of_another_size(option.name)
         if not option.has_memory:
             return found
         memory = {"mem_gb": option.mem_gb, "mem_gib": option.mem_gib}
         return choice((with_memory(card, **memory) for card in found.values), found.assumes)
+
+    def _of_another_size(self, name: str) -> Known[Device]:
+        """A card that the table has with another memory, under its own name; else a bare one."""
+        bare = Device(name=name, vendor=UNKNOWN_VENDOR)
+        sized = SIZE.search(name)
+        if sized is None:
+            return Known.of(bare)
+        like = SIZE.sub("", name)
+        same = [card for card in self._cards.devices.values() if SIZE.sub("", card.name) == like]
+        return Known.of(replace(same[0], name=name, aliases=()) if same else bare)
 
     # ---------------------------------------------------------------------------------- output
 

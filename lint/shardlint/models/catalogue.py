@@ -118,6 +118,7 @@ class Catalogue:
             id=id,
             quantization=None,
             default_context=None,
+            least_context=None,
             longest_context=None,
             provenance="name",
             assumed=(reason, *base.assumed),

@@ -158,7 +158,11 @@ def contexts(text: View, model_type: str | None) -> dict[str, Any]:
     longer = [default or 0, text.count("model_max_length") or 0]
     if kind == "yarn" and factor is not None:
         longer.append(int((before or min(lengths)) * factor))
-    return {"default_context": default, "longest_context": max(longer) if default else None}
+    return {
+        "default_context": default,
+        "least_context": default,
+        "longest_context": max(longer) if default else None,
+    }
 
 
 def _factor(rope: View) -> float | None:

@@ -35,6 +35,17 @@ OTHER_SHAPE: Final = re.compile(
 MOST_WORDS: Final = 4
 
 
+POOLS: Final = re.compile(
+    r"(?<![a-z0-9])(embed|embeddings?|reranker?|bge|gte|e5)(?![a-z0-9])", re.IGNORECASE
+)
+"""Words of models that give vectors or scores, whose architecture may be that of a generator."""
+
+
+def pools(id: str) -> bool:
+    """By its name, the model samples no tokens."""
+    return POOLS.search(last_part(id)) is not None
+
+
 def last_part(id: str) -> str:
     """The name of a checkpoint without its owner, in lower case."""
     return id.rstrip("/").rsplit("/", 1)[-1].lower()

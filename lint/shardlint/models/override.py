@@ -10,7 +10,15 @@ from shardlint.models.errors import ModelError
 from shardlint.models.view import is_count
 from shardlint.plan import KvGroup, ModelFacts
 
-NOT_STATED_BY_HAND: Final = ("id", "provenance", "assumed", "confirmed", "weights", "states")
+NOT_STATED_BY_HAND: Final = (
+    "id",
+    "provenance",
+    "assumed",
+    "confirmed",
+    "weights",
+    "states",
+    "least_context",
+)
 COUNTS, GROUPS, TABLE = "tuple[int, ...]", "tuple[KvGroup, ...]", "Mapping[str, Any] | None"
 LAYERS = "tuple[int, ...] | None"
 COUNT, FLAG, TEXT = "int | None", "bool | None", "str | None"

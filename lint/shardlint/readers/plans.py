@@ -66,7 +66,7 @@ COLLECTIVES = re.compile(
 )
 """Variables that decide how ranks find and reach each other."""
 
-EDITABLE = ("tp", "pp", "dp")
+EDITABLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_dtype")
 
 BESIDE = {"gpus_per_pod": "placement.gpus_per_pod", "replicas": "fleet.replicas",
           "shm_bytes": "placement.shm_bytes"}  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from textwrap import TextWrapper
 from typing import Final, TextIO
 
 from shardlint.estimates import Estimate, apportioned
-from shardlint.reports.colour import Paint, painter
+from shardlint.reports.colour import Paint, Style, painter
 from shardlint.reports.words import counted, printable
 from shardlint.sizing.bands import WORDS
 from shardlint.sizing.memory import GIB
@@ -65,13 +66,22 @@ def lines(found: Estimate, width: int, unicode: bool, paint: Paint) -> Iterator[
     yield bar(made.breakdown, width, unicode)
     yield from legend(made.breakdown, unicode)
     yield ""
+    for label, sentence in _sentences(found):
+        fill = TextWrapper(width, initial_indent=f"{label:<10}", subsequent_indent=" " * 10)
+        (first, *rest) = fill.wrap(printable(sentence))
+        if label == "verdict":
+            style: Style = "info" if found.verdict == "fits" else "warning"
+            first = first.replace(VERDICTS[found.verdict], paint(VERDICTS[found.verdict], style), 1)
+        yield from (first, *rest)
+
+
+def _sentences(found: Estimate) -> Iterator[tuple[str, str]]:
     yield from _cache(found)
     yield from _workload(found)
-    yield f"band      {band_words(found)}"
-    verdict = paint(VERDICTS[found.verdict], "info" if found.verdict == "fits" else "warning")
-    yield f"verdict   {verdict}{_short_of(found)}"
+    yield "band", band_words(found)
+    yield "verdict", VERDICTS[found.verdict] + _short_of(found)
     for sentence in found.assumptions:
-        yield f"assumes   {printable(sentence)}"
+        yield "assumes", sentence
 
 
 def layout_line(found: Estimate) -> str:
@@ -123,22 +133,26 @@ def legend(breakdown: Mapping[str, int], unicode: bool) -> Iterator[str]:
 # -------------------------------------------------------------------------------------- the cache
 
 
-def _cache(found: Estimate) -> Iterator[str]:
+def _cache(found: Estimate) -> Iterator[tuple[str, str]]:
     made = found.made
     tokens, longest, concurrency = made.tokens, made.settings.max_model_len, made.concurrency
-    if made.cache is None:
-        yield f"KV cache  {max(0, made.kv) / GIB:.2f} GiB a GPU; its tokens are not known"
+    if made.kv <= 0:
+        yield "KV cache", "nothing is left for it"
         return
+    size = f"{made.kv / GIB:.2f} GiB"
+    if made.cache is None:
+        yield "KV cache", f"{size}; its tokens are not known"
+        return
+    each = " in each DP rank" if found.dp_ranks > 1 else ""
     if tokens is None or concurrency is None or longest is None:
-        yield f"KV cache  {max(0, made.kv) / GIB:.2f} GiB a GPU"
+        yield "KV cache", size
     else:
-        each = " in each DP rank" if found.dp_ranks > 1 else ""
-        yield f"KV cache  {tokens:,} tokens{each}"
-        yield f"requests  {concurrency:,.2f} of {longest:,} tokens at the same time{each}"
-    yield f"context   {found.max_context or 0:,} tokens at most"
+        yield "KV cache", f"{tokens:,} tokens{each}"
+        yield "requests", f"{concurrency:,.2f} of {longest:,} tokens at the same time{each}"
+    yield "context", f"{found.max_context or 0:,} tokens at most"
 
 
-def _workload(found: Estimate) -> Iterator[str]:
+def _workload(found: Estimate) -> Iterator[tuple[str, str]]:
     """What the workload needs against what a replica holds of such requests."""
     asked = found.asked
     length = ((asked.isl or 0) + (asked.osl or 0)) if asked is not None else 0
@@ -147,11 +161,11 @@ def _workload(found: Estimate) -> Iterator[str]:
         return
     has = f"a replica holds {held:,.1f} of them, {int(held * length):,} tokens"
     if asked.concurrency is None:
-        yield f"workload  requests of {length:,} tokens: {has}"
+        yield "workload", f"requests of {length:,} tokens: {has}"
         return
     enough = "enough" if held >= asked.concurrency else "not enough"
     asks = f"{asked.concurrency:,} × {length:,} = {asked.concurrency * length:,} tokens"
-    yield f"workload  {asks}; {has}: {enough}"
+    yield "workload", f"{asks}; {has}: {enough}"
 
 
 def band_words(found: Estimate) -> str:
@@ -159,8 +173,10 @@ def band_words(found: Estimate) -> str:
     band = found.band
     below, above = (f"{size / GIB:.1f}" for size in (band.below, band.above))
     size = f"± {below} GiB" if below == above else f"− {below} GiB to + {above} GiB"
-    few = ", too few for a band of their own: the widest is taken" if band.few else ""
-    return f"KV cache {size}, from {counted(band.rows, 'log')} of {WORDS[band.kind]}{few}"
+    logs = f"{counted(band.rows, 'log')} of {WORDS[band.kind]}"
+    if band.few:
+        return f"KV cache {size}: the widest band, since there are few ({logs})"
+    return f"KV cache {size}, from {logs}"
 
 
 def _short_of(found: Estimate) -> str:

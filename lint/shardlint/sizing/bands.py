@@ -41,15 +41,12 @@ def kind_of(model: ModelFacts, made: Footprint) -> str:
 
 def band(model: ModelFacts, made: Footprint) -> Band:
     """The band of an estimate."""
-    classes: dict[str, Any] = _table()["classes"]
-    kind = kind_of(model, made)
-    own = classes[kind]
-    if own["rows"] < Band.FEW:
-        widest = {key: max(row[key] for row in classes.values()) for key in ("weights", "below")}
-        own = {**own, **widest, "above": max(row["above"] for row in classes.values())}
+    table, kind = _table(), kind_of(model, made)
+    rows = table["classes"][kind]["rows"]
+    own = table["classes"][kind] if rows >= Band.FEW else table["few"]
     return Band(
         kind=kind,
-        rows=own["rows"],
+        rows=rows,
         weights=own["weights"],
         below=int(own["below"] * made.total),
         above=int(own["above"] * made.total),

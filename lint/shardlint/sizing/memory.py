@@ -20,6 +20,8 @@ __all__ = ["GIB", "MIB", "Footprint", "Weights", "capacity", "footprint", "most"
 
 GIB: Final = 2**30
 MIB: Final = 2**20
+CHECKPOINT_ALONE: Final = "checkpoint"
+"""Weights that no engine loads."""
 DRIVER_KEEPS_MIB: Final = 530
 """What engines see of a card less than its driver prints: 430 to 730 MiB on twelve cards."""
 
@@ -75,7 +77,7 @@ def stage_weights(
             tuple(
                 (weight, rules.part(weight, model, ranks, settings))
                 for weight in block.weights
-                if weight.where != "checkpoint"
+                if weight.where != CHECKPOINT_ALONE
             ),
         )
         for block in model.weights

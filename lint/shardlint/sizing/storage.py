@@ -57,6 +57,12 @@ class Scheme:
             total += _ceil(outputs, rows) * _ceil(inputs, columns) * (self.scale + zero)
         return int(total) * part.count + int(part.filled * self.bits / 8)
 
+    def scales(self, outputs: int, inputs: int) -> int:
+        """Scales of one matrix; 0 where there are none, or one for all of it."""
+        if not self.scale or self.block == (0, 0):
+            return 0
+        return _ceil(outputs, self.block[0] or outputs) * _ceil(inputs, self.block[1] or inputs)
+
 
 PLAIN: Final = Scheme(name="16 bit", bits=16)
 WIDE: Final = Scheme(name="32 bit", bits=32)
@@ -194,10 +200,10 @@ class Storage:
         plain = WIDE if weight.element == 4 else self.plain
         own = self.scheme(weight)
         left = sum(layer < self.first_layers for layer in layers)
-        if self._is_skipped(weight):
+        if self.skips(weight):
             some, others = self.skipped[weight.part], of - self.first_layers
             share = 1.0 if some is None or others <= 0 else min(1.0, some / others)
-            left += round((count - left) * share)
+            left += round((count - left) * share) if layers else 1
         if weight.element and weight.element != 4:
             return part.outputs * part.inputs * part.count * weight.element * count
         if own is None and left < count:
@@ -205,7 +211,7 @@ class Storage:
         quantized = 0 if own is None else own.bytes(part) * (count - left)
         return quantized + plain.bytes(part) * left
 
-    def _is_skipped(self, weight: Weight) -> bool:
+    def skips(self, weight: Weight) -> bool:
         only = self.only.get(weight.part)
         return weight.part in self.skipped and (only is None or weight.name in only)
 

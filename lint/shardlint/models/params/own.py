@@ -512,8 +512,14 @@ def _whisper_attention(h: int, part: str = "attention", count: int = 1) -> Weigh
 
 
 def whisper_encoder(
-    text: View, h: int, layers: int, width: int, parts: tuple[str, str] = ("attention", "dense_ffn")
+    text: View,
+    h: int,
+    layers: int,
+    width: int,
+    parts: tuple[str, str] = ("attention", "dense_ffn"),
+    element: int = 0,
 ) -> Weights:
+    """`element` is that of the positions."""
     bins = text.count("num_mel_bins") or 80
     dense = [
         *matrix("fc1", width, h, parts[1], "rows", bias=True, count=layers),
@@ -522,7 +528,7 @@ def whisper_encoder(
     return [
         *matrix("conv1", h, 3 * bins, "norm", bias=True),
         *matrix("conv2", h, 3 * h, "norm", bias=True),
-        *positions(text.count("max_source_positions") or 1500, h),
+        *positions(text.count("max_source_positions") or 1500, h, element=element),
         *_whisper_attention(h, parts[0], layers),
         *dense,
         *vector("layernorm", h, bias=True, count=2 * layers + 1),

@@ -261,8 +261,8 @@ def embedding(rows: int, width: int, name: str = "embed_tokens") -> Weights:
     return matrix(name, rows, width, "embedding", "vocabulary")
 
 
-def head(rows: int, width: int, bias: bool = False) -> Weights:
-    return matrix("lm_head", rows, width, "lm_head", "vocabulary", bias=bias)
+def head(rows: int, width: int) -> Weights:
+    return matrix("lm_head", rows, width, "lm_head", "vocabulary")
 
 
 def first(s: Shape) -> Weights:
@@ -282,10 +282,9 @@ def positions(rows: int, width: int, split: Split = "whole", element: int = 0) -
 def last(s: Shape) -> Weights:
     """What stands behind them; a tied head is the embedding."""
     weights = vector("norm", s.hidden, bias=s.traits.norm_bias) if s.traits.final_norm else []
-    if not s.tied:
-        weights += head(s.vocab, s.hidden, s.traits.head_bias)
-    elif s.traits.head_bias:
-        weights += vector("lm_head.bias", s.vocab, "vocabulary")
+    weights += [] if s.tied else head(s.vocab, s.hidden)
+    if s.traits.head_bias:
+        weights += only(s.traits.head_bias, vector("lm_head.bias", s.vocab, "vocabulary"))
     return weights
 
 

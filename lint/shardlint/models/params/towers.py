@@ -11,7 +11,7 @@ from typing import Final
 from shardlint.matrices import Block
 from shardlint.models import keys
 from shardlint.models.params.own import whisper_encoder
-from shardlint.models.params.weights import NotCounted, Weights, matrix, only, sure, vector
+from shardlint.models.params.weights import FLOAT32, NotCounted, Weights, matrix, only, sure, vector
 from shardlint.models.view import View, is_count
 from shardlint.plan import ModelFacts
 
@@ -382,7 +382,7 @@ def no_more(_v: View, _hidden: int) -> Weights:
 def voxtral(v: View, hidden: int) -> Weights:
     """The encoder of Whisper; four frames are joined."""
     e, layers, width = _sizes(v)
-    encoder = whisper_encoder(v, e, layers, width, (PART, PART))
+    encoder = whisper_encoder(v, e, layers, width, (PART, PART), FLOAT32)
     return encoder + _two_copied(width, hidden, hidden, False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
+from shardlint.matrices import Where
 from shardlint.models.keys import by_type
 from shardlint.record import record
 
@@ -46,7 +47,7 @@ class Traits:
     sinks: Say = NO
     gated: bool = True
     mlp_bias: Say = (("mlp_bias",), False)
-    head_bias: bool = False
+    head_bias: Where | None = None
     positions: bool = False
     router_bias: Say = NO
     router_element: int = 0
@@ -136,15 +137,15 @@ TRAITS: Final[dict[str, Traits]] = {
     "orion": Traits(norm_bias=True),
     "stablelm": Traits(qkv_bias=(("use_qkv_bias",), False), out_bias=NO, norm_bias=True,
                        qk_norm="full", qk_norm_said=(("qk_layernorm",), False)),
-    "phi": replace(BIASED, norms=1, head_bias=True),
-    "phi-msft": replace(BIASED, norms=1, head_bias=True),
+    "phi": replace(BIASED, norms=1, head_bias="checkpoint"),
+    "phi-msft": replace(BIASED, norms=1, head_bias="checkpoint"),
     "phi3small": replace(BIASED, gated=True),
     "phimoe": Traits(qkv_bias=(("attention_bias",), True), out_bias=(("attention_bias",), True),
-                     norm_bias=True, head_bias=True),
+                     norm_bias=True, head_bias="both"),
     "gpt_neox": BIASED,
     "gpt2": replace(BIASED, positions=True),
     "gpt_bigcode": replace(BIASED, positions=True, whole_ffn=True),
-    "gptj": Traits(gated=False, norms=1, norm_bias=True, mlp_bias=YES, head_bias=True),
+    "gptj": Traits(gated=False, norms=1, norm_bias=True, mlp_bias=YES, head_bias="both"),
     "opt": Traits(own="opt"),
     "bloom": Traits(own="bloom"),
     "starcoder2": Traits(qkv_bias=(("use_bias",), True), out_bias=(("use_bias",), True),

@@ -14,24 +14,24 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Any:
+def memory_logs() -> Any:
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        import evidence
+        import memory_logs as module
     finally:
         sys.path.remove(str(BENCHMARKS))
-    return evidence
+    return module
 
 
-def row(evidence: Any, **stated: Any) -> Any:
-    return evidence.Row(id="one", source="here", **{"engine": "vllm", **stated})
+def row(memory_logs: Any, **stated: Any) -> Any:
+    return memory_logs.Row(id="one", source="here", **{"engine": "vllm", **stated})
 
 
-def test_rows_keep_what_is_stated(evidence: Any, tmp_path: Path) -> None:
+def test_rows_keep_what_is_stated(memory_logs: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     told = {"id": "a", "source": "s", "engine": "vllm", "tp": 2, "flags": ["x"], "notes": "n"}
     path.write_text(json.dumps(told | {"defaulted": None}) + "\n\n", encoding="utf-8")
-    (found,) = evidence.rows(path)
+    (found,) = memory_logs.rows(path)
     assert (found.tp, found.flags, found.defaulted) == (2, {"x"}, frozenset())
 
 
@@ -48,13 +48,15 @@ def test_rows_keep_what_is_stated(evidence: Any, tmp_path: Path) -> None:
     ],
 )
 def test_default_utilization_is_that_of_the_release(
-    evidence: Any, version: str | None, expected: float | None
+    memory_logs: Any, version: str | None, expected: float | None
 ) -> None:
     defaulted = frozenset({"gpu_memory_utilization"})
-    assert evidence.utilization(row(evidence, version=version, defaulted=defaulted)) == expected
-    assert evidence.utilization(row(evidence, version=version)) is None
-    stated = row(evidence, version=version, gpu_memory_utilization=0.5)
-    assert evidence.utilization(stated) == 0.5
+    assert (
+        memory_logs.utilization(row(memory_logs, version=version, defaulted=defaulted)) == expected
+    )
+    assert memory_logs.utilization(row(memory_logs, version=version)) is None
+    stated = row(memory_logs, version=version, gpu_memory_utilization=0.5)
+    assert memory_logs.utilization(stated) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -72,14 +74,14 @@ def test_default_utilization_is_that_of_the_release(
     ],
 )
 def test_memory_of_a_name_that_means_one_size(
-    evidence: Any, gpu: str | None, stated: float | None, expected: float | None
+    memory_logs: Any, gpu: str | None, stated: float | None, expected: float | None
 ) -> None:
-    found = evidence.memory_gib(row(evidence, gpu=gpu, gpu_memory_gib=stated), Devices())
+    found = memory_logs.memory_gib(row(memory_logs, gpu=gpu, gpu_memory_gib=stated), Devices())
     assert found == (expected and pytest.approx(expected, abs=0.01))
 
 
 @pytest.fixture
-def checkpoints(evidence: Any, tmp_path: Path) -> Any:
+def checkpoints(memory_logs: Any, tmp_path: Path) -> Any:
     entries = [
         "{id: z/Same, file: z.json, num_layers: 2}",
         "{id: a/Same, file: a.json, num_layers: 2}",
@@ -91,7 +93,7 @@ def checkpoints(evidence: Any, tmp_path: Path) -> Any:
     (tmp_path / "a.json").write_text("{}", encoding="utf-8")
     quantized = json.dumps({"quantization_config": {"quant_method": "fp8"}})
     (tmp_path / "z.json").write_text(quantized, encoding="utf-8")
-    return evidence.Checkpoints(tmp_path)
+    return memory_logs.Checkpoints(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +110,9 @@ def checkpoints(evidence: Any, tmp_path: Path) -> Any:
     ],
 )
 def test_the_config_of_a_name(
-    evidence: Any, checkpoints: Any, model: str, quantization: str | None, expected: Any
+    memory_logs: Any, checkpoints: Any, model: str, quantization: str | None, expected: Any
 ) -> None:
-    found = checkpoints.find(row(evidence, model=model, quantization=quantization))
+    found = checkpoints.find(row(memory_logs, model=model, quantization=quantization))
     assert (found and (found.id, found.exact)) == expected
 
 
@@ -127,16 +129,16 @@ def test_the_config_of_a_name(
     ],
 )
 def test_a_strict_row_needs_no_guess(
-    evidence: Any, checkpoints: Any, change: dict[str, Any], expected: bool
+    memory_logs: Any, checkpoints: Any, change: dict[str, Any], expected: bool
 ) -> None:
     whole = {"model": "a/Same", "tp": 1, "gpu": "T4", "gpu_memory_utilization": 0.9}
-    one = row(evidence, **whole | change)
-    assert evidence.strict(one, checkpoints.find(one), 14.56) is expected
-    assert not evidence.strict(one, checkpoints.find(one), None)
+    one = row(memory_logs, **whole | change)
+    assert memory_logs.strict(one, checkpoints.find(one), 14.56) is expected
+    assert not memory_logs.strict(one, checkpoints.find(one), None)
 
 
-def test_a_cell_is_median_tail_and_share(evidence: Any) -> None:
-    found = evidence.cell([0.0, 0.1, 0.12, 0.2, 0.3, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0])
+def test_a_cell_is_median_tail_and_share(memory_logs: Any) -> None:
+    found = memory_logs.cell([0.0, 0.1, 0.12, 0.2, 0.3, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0])
     assert found == pytest.approx((0.1, 0.3, 8 / 11))
-    assert evidence.cell([0.5]) == (0.5, 0.5, 0.0)
-    assert evidence.error(9.0, 10.0) == pytest.approx(0.1)
+    assert memory_logs.cell([0.5]) == (0.5, 0.5, 0.0)
+    assert memory_logs.error(9.0, 10.0) == pytest.approx(0.1)

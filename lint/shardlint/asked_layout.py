@@ -1,0 +1,72 @@
+"""What a fix of the layout starts from, and whether the engine takes another one."""
+
+from __future__ import annotations
+
+from shardlint.engine import Engine
+from shardlint.plan import NO_OPTIONS, Device, Layout, ModelFacts, Options, Ranks, ServingPlan
+from shardlint.plugins import World
+from shardlint.record import record
+
+USUAL_NODE = 8
+"""GPUs of a node whose size nobody states: no fix asks one pod for more."""
+
+
+@record
+class Asked:
+    """What a layout fix starts from: the whole layout of a plan, decided in every field.
+
+    `devices` is what the process sees, `stated` the GPU count that the file holds and a fix can
+    change, `node` the most that there can be.
+    """
+
+    plan: ServingPlan
+    engine: Engine
+    layout: Layout
+    model: ModelFacts | None
+    devices: int | None
+    stated: int | None
+    node: int | None
+    options: Options = NO_OPTIONS
+    device: Device | None = None
+
+    @classmethod
+    def of(cls, world: World) -> Asked | None:
+        """None where a field is not decided: no change could be called valid."""
+        layout, placement = world.whole, world.plan.placement
+        if layout is None or world.ranks is None:
+            return None
+        stated = placement.gpus_per_pod.only
+        devices = world.devices if world.devices is not None else placement.devices.only
+        model = world.model if world.model is not None else world.plan.model_facts.only
+        return cls(
+            world.plan, world.engine, layout, model, devices,
+            stated if isinstance(stated, int) else None, placement.gpus_per_node.only,
+            world.options, world.device,
+        )  # fmt: skip
+
+    @property
+    def gpus(self) -> int:
+        """What the plan has for itself: the GPUs of its pod; on a host, those that it uses."""
+        need = self.ranks(self.layout).gpus_per_pod or 0
+        if self.stated is not None and self.devices is not None:
+            return self.devices
+        return need if self.devices is None else min(need, self.devices)
+
+    def ranks(self, layout: Layout) -> Ranks:
+        return self.engine.ranks(layout, self.model, None)
+
+    def accepts(self, layout: Layout) -> bool:
+        constraints = self.engine.constraints(
+            self.model, self.ranks(layout), layout, self.options, self.device
+        )
+        return not any(constraint.refuses for constraint in constraints)
+
+    def count(self, layout: Layout) -> dict[str, int] | None:
+        """The change of the GPU count that a layout needs; None if there cannot be so many."""
+        need, there = self.ranks(layout).gpus_per_pod, self.devices
+        if need is None:
+            return None
+        if self.stated is None or need == self.stated:
+            return {} if there is None or need <= there else None
+        most = self.node or max(USUAL_NODE, self.stated)
+        return {"gpus_per_pod": need} if need <= most else None

@@ -1,0 +1,118 @@
+"""Engines on one GPU take more of its memory together than it has.
+
+`--gpu-memory-utilization` is a share of the whole card, whatever else runs there. Two engines whose
+shares add up to more than 1 do not both start: since 0.9 vLLM looks first ("Free memory on device
+... on startup is less than desired GPU memory utilization"), before that the second one runs out of
+memory while it loads. The V1 engine up to 0.9.0 takes what other processes hold off its own share
+too (`v1/worker/gpu_worker.py`, `non_torch_allocations`), so that there even small shares collide: a
+second server with a share of 0.2 beside one with 0.2 has nothing left.
+
+```yaml fails
+services:
+  chat:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --gpu-memory-utilization 0.6
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}
+  code:
+    image: vllm/vllm-openai:v0.27.0
+    command:
+    - --model=Qwen/Qwen2.5-Coder-7B-Instruct
+    - --gpu-memory-utilization=0.6  # memory-oversubscribed
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}
+```
+
+```yaml passes
+services:
+  chat:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen3-8B --gpu-memory-utilization 0.45
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}
+  code:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Qwen/Qwen2.5-Coder-7B-Instruct --gpu-memory-utilization 0.45
+    deploy:
+      resources:
+        reservations:
+          devices:
+          - {driver: nvidia, count: 1, capabilities: [gpu]}
+```
+
+Fix: shares that add up to less than 1, or other devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.api import Engine, Found, Note, Rule, ServingPlan, Sized, World
+
+MOST = 1.0
+
+
+class MemoryOversubscribed(Rule):
+    id, name = "SL604", "memory-oversubscribed"
+    severity = "warning"
+    needs = ("memory.budget.share",)
+    wants = ("demand",)
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        shared = bool(plan.placement.neighbours) or copies(plan) > 1
+        return shared and not plan.memory.budget.share.is_unset
+
+    def check(self, world: World) -> Iterator[Found]:
+        own: float = world.values["memory.budget.share"]
+        others = world.plan.placement.neighbours
+        shares = [other.share.only for other in others]
+        known = [share for share in shares if share is not None]
+        known += [own] * (copies(world.plan) - 1)
+        if len(known) < len(shares):
+            return
+        together = round(own + sum(known), 6)
+        sized = world.sized()
+        if together > MOST:
+            yield _found(world, len(known), f"add up to {together:g} of one GPU")
+        elif sized and all(_collide(one, known) for one in sized):
+            what = (
+                f"are {own:g} and {sum(known):g} of one GPU, and this release of"
+                f" {world.engine.label} takes what the other holds off its own share"
+            )
+            yield _found(world, len(known), what)
+
+
+def copies(plan: ServingPlan) -> int:
+    """Containers that are started with the same devices; a scheduler gives each its own."""
+    placement = plan.placement
+    if placement.scheduled or not placement.device_ids.is_known:
+        return 1
+    return plan.fleet.replicas.only or 1
+
+
+def _collide(sized: Sized, others: list[float]) -> bool:
+    """Nothing is left of a share once the memory of the others is taken off."""
+    made = sized.made
+    return made.beside.counts_others and made.kv - sum(others) * made.total < (made.need or 1)
+
+
+def _found(world: World, others: int, what: str) -> Found:
+    neighbours = world.plan.placement.neighbours
+    return Found(
+        message=f"the memory shares of {1 + others} engines {what}",
+        at=world.origin("memory.budget.share"),
+        related=tuple(
+            Note(other.share.origin or other.origin, "runs at the same time")
+            for other in neighbours
+        ),
+        help="shares that add up to less than 1, or other devices",
+    )
