@@ -135,8 +135,9 @@ class Part:
     """What one rank holds of a weight: `count` matrices of `outputs` × `inputs`.
 
     `block` is the size of the blocks that share a scale where the engine chooses another one than
-    the checkpoint has. `filled` are elements of all matrices that kernels add behind loading, for
-    which there are no scales.
+    the checkpoint has. What is added behind loading: `filled` elements of all matrices that
+    kernels want, for which there are no scales, and `unpacked` elements in the type of the model
+    where the weight is quantized.
     """
 
     outputs: int
@@ -144,6 +145,7 @@ class Part:
     count: int = 1
     block: tuple[int, int] | None = None
     filled: int = 0
+    unpacked: int = 0
 
 
 @record(kw_only=True)

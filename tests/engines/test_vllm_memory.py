@@ -15,16 +15,25 @@ import pytest
 from shardlint.engines import vllm_kernels
 from shardlint.engines.vllm import VLLM
 from shardlint.engines.vllm_memory import VLLMMemory
-from shardlint.footprint import Settings
+from shardlint.footprint import Part, Settings
 from shardlint.matrices import Block, Weight
 from shardlint.models.catalogue import Catalogue
 from shardlint.models.config_json import facts_from_config
-from shardlint.plan import Layout, ModelFacts
+from shardlint.plan import Layout, ModelFacts, Ranks
 from shardlint.sizing.memory import stage_weights, weights
 from shardlint.sizing.storage import Storage, storage
 
 RELEASE: Final = "0.33.0"
-RULES: Final = VLLMMemory(RELEASE)
+
+
+class Registered(VLLMMemory):
+    """What parameters are made for: nothing that is added behind loading."""
+
+    def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
+        return replace(super().part(weight, model, ranks, settings), filled=0, unpacked=0)
+
+
+RULES: Final = Registered(RELEASE)
 TABLE: Final = Path(__file__).parent / "data" / "vllm_memory.json"
 CLOSE: Final = 0.001
 CATALOGUE: Final = Catalogue()
@@ -55,18 +64,12 @@ def errors(id: str, model: ModelFacts, stored: Storage) -> Iterator[tuple[str, f
         if "weights" not in row or "quantization" in row.get("options", {}):
             continue
         layout = layout_of(row)
-        settings = Settings(compute_capability=capability(model, row))
+        settings = Settings(compute_capability=str(row.get("capability", "9.0")))
         ranks = VLLM().ranks(layout, model, None)
         stages = stage_weights(model, ranks, layout, settings, RULES, stored)
         for at, held in zip((0, -1), row["weights"], strict=False):
             label = f"{layout.tp}.{layout.pp}.{layout.dp}.{int(layout.ep)}"
             yield label, stages[at].bytes / held - 1
-
-
-def capability(model: ModelFacts, row: Mapping[str, Any]) -> str | None:
-    """Parameters are compared: what Hopper's kernel fills up behind loading is not in them."""
-    stated = str(row.get("capability", "9.0"))
-    return None if stated == "9.0" and model.model_type == "gpt_oss" else stated
 
 
 def comparable(quantized: bool) -> list[str]:
@@ -250,6 +253,21 @@ def test_what_only_the_checkpoint_has_is_not_loaded() -> None:
     ranks = VLLM().ranks(layout, model, None)
     both = [weights(m, ranks, layout, Settings(), RULES, storage({})) for m in (model, more)]
     assert both[0] == both[1]
+
+
+def test_latent_attention_keeps_a_quantized_matrix_unpacked_too() -> None:
+    """61 layers of 128 heads with 128 and 128 elements for each of 512 latent ones."""
+    model, layout = of("deepseek-ai/DeepSeek-V3"), Layout(tp=8)
+    ranks, stored = VLLM().ranks(layout, model, None), storage(model.quantization or {})
+    bare, whole = (
+        stage_weights(model, ranks, layout, Settings(), rules, stored)[0].bytes
+        for rules in (RULES, VLLMMemory(RELEASE))
+    )
+    assert whole - bare == 61 * 128 // 8 * (128 + 128) * 512 * 2
+    plain = storage({})
+    assert stage_weights(model, ranks, layout, Settings(), RULES, plain) == stage_weights(
+        model, ranks, layout, Settings(), VLLMMemory(RELEASE), plain
+    )
 
 
 # ----------------------------------------------------------------------------- kernels of MXFP4

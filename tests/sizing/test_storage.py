@@ -78,6 +78,15 @@ def test_what_kernels_fill_up_has_no_scales() -> None:
     assert MXFP4.bytes(Part(64, 96, filled=64 * 160)) == plain + 64 * 160 // 2
 
 
+def test_what_is_unpacked_counts_where_it_was_packed() -> None:
+    part = Part(64, 64, unpacked=64 * 64)
+    matrix = Weight("kv_b_proj", "attention", 64, 64)
+    fp8 = {"method": "fp8", "bits": 8}
+    assert storage(fp8).bytes(matrix, part, (0,), 1) == 64 * 64 + 8 + 64 * 64 * 2
+    assert storage({**fp8, "ignore": ["attention"]}).bytes(matrix, part, (0,), 1) == 64 * 64 * 2
+    assert storage({}).bytes(matrix, part, (0,), 1) == 64 * 64 * 2
+
+
 # ------------------------------------------------------------------------------ what is left alone
 
 UP = Weight("up_proj", "dense_ffn", 64, 64)

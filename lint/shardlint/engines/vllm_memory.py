@@ -19,6 +19,9 @@ from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
+ABSORBED: Final = "kv_b_proj"
+"""Latent attention multiplies by the halves of this matrix: views of it, or of what it is unpacked
+to (attention/backends/mla/common.py, later layers/attention/mla_attention.py)."""
 
 
 def _up(number: int, unit: int) -> int:
@@ -56,7 +59,10 @@ class VLLMMemory:
             tp = 1
         if weight.part == "vision" and _whole_tower(model, settings, tp):
             tp = 1
-        return _cut(_filled(weight, model, tp), tp)
+        part = _cut(_filled(weight, model, tp), tp)
+        if model.mla and weight.name == ABSORBED:
+            return replace(part, unpacked=part.outputs * part.inputs * part.count)
+        return part
 
     # ------------------------------------------------------------------- the cache, and the rest
 

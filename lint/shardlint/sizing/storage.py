@@ -209,6 +209,8 @@ class Storage:
         if own is None and left < count:
             return None
         quantized = 0 if own is None else own.bytes(part) * (count - left)
+        if own not in (None, self.plain, WIDE):
+            quantized += int(part.unpacked * self.plain.bits / 8) * (count - left)
         return quantized + plain.bytes(part) * left
 
     def skips(self, weight: Weight) -> bool:
