@@ -245,6 +245,15 @@ def test_shared_experts_are_whole_where_ranks_have_parts_of_a_sequence() -> None
         assert (len({part.outputs for part in shared}) > 1) is grows
 
 
+def test_places_for_adapters_are_cut_as_their_matrices_are() -> None:
+    """A pair for each of q, k, v, o, gate, up and down: 36 layers of Qwen3-8B at TP 2."""
+    model = of("Qwen/Qwen3-8B")
+    both = [held(model, tp=2, max_loras=n, max_lora_rank=16)[0] for n in (0, 2)]
+    h, q, kv, width = 4096, 4096, 1024, 12288
+    pairs = (h + q // 2) + 2 * (h + kv // 2) + (q // 2 + h) + 3 * (h + width // 2)
+    assert both[1] - both[0] == 36 * 2 * 16 * pairs * 2
+
+
 def test_what_only_the_checkpoint_has_is_not_loaded() -> None:
     model = of("Qwen/Qwen3-32B")
     idle = Block("first", (Weight("unused", "attention", 1 << 20, 1 << 10, where="checkpoint"),))

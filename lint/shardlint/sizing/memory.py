@@ -14,7 +14,7 @@ from shardlint.footprint import Footprint, MemoryRules, Part, Settings, Weights
 from shardlint.matrices import Block, Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
-from shardlint.sizing.storage import Storage
+from shardlint.sizing.storage import SIXTEEN, Storage
 
 __all__ = ["GIB", "MIB", "Footprint", "Weights", "capacity", "footprint", "most", "weights"]
 
@@ -143,7 +143,21 @@ def _stage(
             else:
                 name = "draft" if block.place == "draft" else weight.part
                 parts[name] = parts.get(name, 0) + bytes
+            if block.place == "layers" and (adapters := _adapters(weight, part, settings)):
+                parts["adapters"] = parts.get("adapters", 0) + adapters * len(layers)
     return Weights(parts=MappingProxyType(parts), unknown=frozenset(unknown), stage=stage.at)
+
+
+ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
+"""Parts of which adapters (LoRA) have a pair for each matrix; those of experts are not counted."""
+
+
+def _adapters(weight: Weight, part: Part, settings: Settings) -> int:
+    """Bytes of the places for adapters beside a weight of one layer: one matrix in, one out."""
+    rank = settings.max_loras * settings.max_lora_rank
+    if not rank or weight.part not in ADAPTED or weight.inputs == 1:
+        return 0
+    return rank * (part.outputs + part.inputs) * part.count * SIXTEEN
 
 
 def _held(
