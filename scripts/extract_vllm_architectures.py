@@ -1,8 +1,8 @@
 """Write what vLLM's model classes do otherwise than the general rules, from two sources.
 
-Pipeline support is read from the published packages with `ast`, release by release: nothing of vLLM
-is imported or run. The exceptions that need a reader (limits in asserts, encoders, experts) come
-from a reviewed list.
+Pipeline support is read from the published packages with `ast`, release by release, and from the
+newest what stands on every stage: nothing of vLLM is imported or run. The exceptions that need a
+reader (limits in asserts, encoders, experts) come from a reviewed list.
 
     python scripts/extract_vllm_architectures.py --reviewed FILE DIR...
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from packaging.version import Version
 
@@ -67,14 +67,20 @@ class Release:
 
     @cached_property
     def imports(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Where a name that a module imports is defined."""
-        found = {}
+        """Where a name that a module imports is defined; the last of several."""
+        return {name: origins[-1] for name, origins in self.origins.items()}
+
+    @cached_property
+    def origins(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        """Where a name is defined: in several places where platforms have classes of their own."""
+        found: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for module, tree in self.trees.items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom):
                     source = self._absolute(module, node)
                     for alias in node.names:
-                        found[module, alias.asname or alias.name] = (source, alias.name)
+                        key = (module, alias.asname or alias.name)
+                        found.setdefault(key, []).append((source, alias.name))
         return found
 
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
@@ -146,6 +152,192 @@ class Release:
         return None
 
 
+BUILT: Final = {"VocabParallelEmbedding": "first", "ParallelLMHead": "last"}
+"""Layers that stand in front of the stages and behind them."""
+BY_STAGE: Final = ("is_first_rank", "is_last_rank", "pp_group", "pp_rank")
+REGISTERED: Final = "init_vllm_registered_model"
+
+
+UNCUT: Final = ("is_sequence_parallel", "use_sequence_parallel", "disable_tp")
+"""Arguments of an FFN that is whole on every rank where ranks have parts of a sequence."""
+SEQUENCES: Final = ("sequence_parallel", "replicate")
+KEPT: Final = ("shared_expert", "dense_ffn")
+
+
+class Copies:
+    """What a class builds on every pipeline stage, though one of them alone needs it.
+
+    Beside that the FFNs ("shared_expert", "dense_ffn") that it does not cut where expert and data
+    parallelism meet. The constructor is followed through the classes that it builds; what stands
+    under a condition on the stage is left out.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.known = release.registry()
+        self.nodes = {
+            (module, node.name): node
+            for module, tree in release.trees.items()
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+        }
+
+    def of_all(self) -> dict[str, list[str]]:
+        """Architecture to places; those that build nothing twice are left out."""
+        found = {}
+        for name, where in self.known.items():
+            places: set[str] = set()
+            self._class(where, places, set())
+            if places:
+                found[name] = sorted(places)
+        return found
+
+    def _class(self, where: tuple[str, str], places: set[str], seen: set[tuple[str, str]]) -> None:
+        where = self._defined(where)
+        if where in seen or where not in self.nodes:
+            return
+        seen.add(where)
+        found = self._method(where, "__init__")
+        if found is not None:
+            self._walk(found[1], found[0], where, places, seen)
+
+    def _defined(self, where: tuple[str, str]) -> tuple[str, str]:
+        """Of several, the one for NVIDIA, where platforms have classes of their own."""
+        for _ in range(20):
+            if where in self.nodes or where not in self.release.origins:
+                break
+            found = self.release.origins[where]
+            where = next((item for item in found if "nvidia" in item[0]), found[0])
+        return where
+
+    def _method(
+        self, where: tuple[str, str], name: str, own: bool = True
+    ) -> tuple[tuple[str, str], ast.AST] | None:
+        """A method of a class or of the first base that has it, and who has it."""
+        where = self._defined(where)
+        node = self.nodes.get(where)
+        if node is None:
+            return None
+        for item in node.body if own else ():
+            if isinstance(item, ast.FunctionDef) and item.name == name:
+                return where, item
+        for base in _bases(node):
+            origin = self._defined((where[0], base))
+            if origin != where and (found := self._method(origin, name)) is not None:
+                return found
+        return None
+
+    def _attribute(self, where: tuple[str, str], name: str) -> tuple[str, str] | None:
+        """The class that an attribute of a class names."""
+        where = self._defined(where)
+        node = self.nodes.get(where)
+        for item in node.body if node is not None else ():
+            value = getattr(item, "value", None)
+            targets = getattr(item, "targets", [getattr(item, "target", None)])
+            if isinstance(value, ast.Name) and any(getattr(t, "id", "") == name for t in targets):
+                return where[0], value.id
+        for base in _bases(node) if node is not None else ():
+            origin = self._defined((where[0], base))
+            if origin != where and (found := self._attribute(origin, name)) is not None:
+                return found
+        return None
+
+    def _walk(
+        self,
+        node: ast.AST,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        if isinstance(node, ast.If | ast.IfExp) and _asks_stage(node.test):
+            return
+        if isinstance(node, ast.Assign | ast.AnnAssign) and (part := _uncut(node)):
+            places.add(part)
+        if isinstance(node, ast.Call):
+            self._call(node, owner, of, places, seen)
+            if ast.unparse(node.func) == "super":
+                return
+        if isinstance(node, ast.Name):
+            for named in (node.id, *self._listed(owner[0], node.id)):
+                self._class((owner[0], named), places, seen)
+        for child in ast.iter_child_nodes(node):
+            if not (isinstance(node, ast.arg | ast.AnnAssign) and child is node.annotation):
+                self._walk(child, owner, of, places, seen)
+
+    def _listed(self, module: str, name: str) -> Iterator[str]:
+        """Classes in a table of the module."""
+        for item in self.release.trees[module].body if module in self.release.trees else ():
+            table = item.value if isinstance(item, ast.Assign) else None
+            if isinstance(table, ast.Dict) and ast.unparse(item.targets[0]) == name:  # type: ignore[attr-defined]
+                yield from [v.id for v in table.values if isinstance(v, ast.Name)]
+
+    def _call(
+        self,
+        node: ast.Call,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in BUILT:
+            places.add(BUILT[name])
+        elif name == REGISTERED:
+            for word in node.keywords:
+                if word.arg == "architectures" and isinstance(word.value, ast.List):
+                    for item in word.value.elts:
+                        self._class(
+                            self.known.get(getattr(item, "value", ""), ("", "")), places, seen
+                        )
+        elif isinstance(node.func, ast.Attribute):
+            self._of_self(node.func, owner, of, places, seen)
+
+    def _of_self(
+        self,
+        func: ast.Attribute,
+        owner: tuple[str, str],
+        of: tuple[str, str],
+        places: set[str],
+        seen: set[tuple[str, str]],
+    ) -> None:
+        """A method or a class that the class itself names, or the constructor of a base."""
+        left = ast.unparse(func.value)
+        if left == "self":
+            found = self._method(of, func.attr)
+            if found is None and (named := self._attribute(of, func.attr)) is not None:
+                self._class(named, places, seen)
+        elif left.startswith("super("):
+            skipped = left[6:-1].partition(",")[0].strip()
+            found = self._method((owner[0], skipped) if skipped else owner, func.attr, own=False)
+        else:
+            return
+        if found is not None and (*found[0], func.attr) not in seen:
+            seen.add((*found[0], func.attr))  # type: ignore[arg-type]
+            self._walk(found[1], found[0], of, places, seen)
+
+
+def _asks_stage(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test) for word in BY_STAGE)
+
+
+def _uncut(node: ast.Assign | ast.AnnAssign) -> str | None:
+    """The class of matrices that an assignment builds whole for parts of sequences."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    name = ast.unparse(target).removeprefix("self.")
+    part = "shared_expert" if "shared" in name else "dense_ffn" if name in FFNS else None
+    for call in ast.walk(node.value) if node.value is not None else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("MLP"):
+            for word in call.keywords:
+                told = ast.unparse(word.value)
+                if word.arg in UNCUT and any(item in told for item in SEQUENCES):
+                    return part
+    return None
+
+
+FFNS: Final = ("mlp", "feed_forward", "ffn")
+
+
 def _bases(node: ast.ClassDef) -> Iterator[str]:
     for base in node.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
@@ -201,15 +393,17 @@ def reviewed_rows(reviewed: Mapping[str, Any]) -> dict[str, Any]:
     return rows
 
 
-def pipelines_of(releases: Iterable[Release]) -> tuple[list[str], dict[str, Any]]:
-    """Releases, and the spans without pipelines of every class."""
+def pipelines_of(
+    releases: Iterable[Release],
+) -> tuple[list[str], dict[str, Any], dict[str, list[str]]]:
+    """Releases, the spans without pipelines of every class, and what the newest build twice."""
     ordered = sorted(releases, key=lambda release: Version(release.name))
     known = [(release.name, release.pipelines()) for release in ordered]
     names = sorted({name for _, classes in known for name in classes})
     spans_by_name = {
         name: spans([(release, classes.get(name)) for release, classes in known]) for name in names
     }
-    return [release.name for release in ordered], spans_by_name
+    return [release.name for release in ordered], spans_by_name, Copies(ordered[-1]).of_all()
 
 
 def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> bool:
@@ -219,7 +413,10 @@ def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> boo
 
 
 def built(
-    reviewed: Mapping[str, Any], releases: list[str], pipelines: Mapping[str, Any]
+    reviewed: Mapping[str, Any],
+    releases: list[str],
+    pipelines: Mapping[str, Any],
+    copies: Mapping[str, list[str]],
 ) -> dict[str, Any]:
     more = json.loads(MORE.read_text(encoding="utf-8"))
     rows = {**reviewed_rows(reviewed), **more["exceptions"]}
@@ -234,6 +431,11 @@ def built(
         without = pipelines.get(name, [])
         if without and not contradicted(without, row):
             entry["no_pp"] = without
+        twice = [place for place in copies.get(name, ()) if place not in KEPT]
+        if twice:
+            entry["every_stage"] = twice
+        if whole := [part for part in copies.get(name, ()) if part in KEPT]:
+            entry["whole_for_sequences"] = whole
         for key in ("encoder_heads", "encoder_data_mode"):
             if row.get(key):
                 entry[key] = row[key]
@@ -248,9 +450,11 @@ def built(
         "schema_version": 1,
         "engine": "vllm",
         "source": "vLLM packages on PyPI; pipelines by release, exceptions in 0.33.0 and the"
-        " releases that each of them names",
+        " releases that each of them names; every_stage: what the class of 0.33.0 builds on each"
+        " pipeline stage",
         "releases": releases,
         "of_model_type": more["of_model_type"],
+        "built_as": more["built_as"],
         "experts_by_default": more["experts_by_default"],
         "exceptions": rows,
         "architectures": architectures,
@@ -273,7 +477,7 @@ def main() -> int:
         found = pipelines_of([Release(folder) for folder in options.folders])
         if kept:
             kept.write_text(json.dumps(found), encoding="utf-8")
-    table = built(reviewed, found[0], found[1])
+    table = built(reviewed, *found)
     lines = []
     for key, value in table.items():
         if isinstance(value, dict):

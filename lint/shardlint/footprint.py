@@ -12,7 +12,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
 
@@ -135,13 +135,17 @@ class Part:
     """What one rank holds of a weight: `count` matrices of `outputs` × `inputs`.
 
     `block` is the size of the blocks that share a scale where the engine chooses another one than
-    the checkpoint has.
+    the checkpoint has. What is added behind loading: `filled` elements of all matrices that
+    kernels want, for which there are no scales, and `unpacked` elements in the type of the model
+    where the weight is quantized.
     """
 
     outputs: int
     inputs: int
     count: int = 1
     block: tuple[int, int] | None = None
+    filled: int = 0
+    unpacked: int = 0
 
 
 @record(kw_only=True)
@@ -300,6 +304,10 @@ class MemoryRules(Protocol):
 
     def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
         """The layers of each pipeline stage."""
+        ...
+
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        """Places whose weights each pipeline stage holds, though one of them alone needs them."""
         ...
 
     def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:

@@ -126,7 +126,8 @@ def test_stated_quantization_is_a_fact() -> None:
 def test_quantization_by_name_is_no_fact() -> None:
     id = "Qwen/Qwen1.5-32B-Chat-GPTQ-Int4"
     assert of(id).quantization is None
-    assert {"method": "gptq", "bits": 4, "group_size": 128} == KNOWN.assumed_quantization(id)
+    known = KNOWN.assumed_quantization(id)
+    assert known == {"method": "gptq", "bits": 4, "group_size": 128, "symmetric": True}
 
 
 def test_nothing_is_assumed_of_a_stated_quantization() -> None:

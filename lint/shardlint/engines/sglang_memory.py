@@ -15,7 +15,7 @@ from shardlint.engines import sglang_cache, sglang_defaults
 from shardlint.engines.cuts import VOCABULARY_PADDING, cut, rounded_up
 from shardlint.engines.sglang_releases import alike, constant, rules
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 MIB: Final = 1 << 20
@@ -47,6 +47,9 @@ class SGLangMemory:
         return sglang_defaults.defaults(asked, model, layout, device, self.release)
 
     # ---------------------------------------------------------------------------------- weights
+
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        return frozenset()  # not read: each part on the stage that needs it
 
     def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
         """distributed/utils.py, get_pp_indices."""

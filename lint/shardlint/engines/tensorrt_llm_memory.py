@@ -14,7 +14,7 @@ from typing import Final
 from shardlint.engines import tensorrt_llm_cache
 from shardlint.engines.cuts import cut
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 MIB: Final = 1 << 20
@@ -53,6 +53,9 @@ class TensorRTLLMMemory:
             kv_cache_dtype=asked.kv_cache_dtype or "auto",
             compute_capability=capability,
         )
+
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        return frozenset()  # not read: each part on the stage that needs it
 
     def stages(self, layers: int, layout: Layout) -> tuple[range, ...]:
         """mapping.py: the first stages have one layer more where they do not divide."""

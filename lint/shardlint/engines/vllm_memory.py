@@ -11,17 +11,18 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, Final
 
-from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules
+from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules, vllm_kernels
 from shardlint.engines.cuts import cut, rounded_up
+from shardlint.engines.vllm_models import PADDED, may_be_whole, shape
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
-from shardlint.matrices import Weight
+from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
-MXFP4_UNITS: Final = {"10.0": (128, 256), "10.3": (128, 256)}
-"""fused_moe/oracle/mxfp4.py: what expert width and hidden size are rounded up to, by card."""
-MXFP4_USUAL: Final = (64, 1)
+ABSORBED: Final = "kv_b_proj"
+"""Latent attention multiplies by the halves of this matrix: views of it, or of what it is unpacked
+to (attention/backends/mla/common.py, later layers/attention/mla_attention.py)."""
 
 
 class VLLMMemory:
@@ -31,7 +32,9 @@ class VLLMMemory:
 
     def __init__(self, release: str) -> None:
         self.release = release
-        self.key: Hashable = (vllm_beside.alike(release), vllm_cache_rules.rules(release))
+        self.key: Hashable = (
+            vllm_beside.alike(release), vllm_cache_rules.rules(release), vllm_kernels.alike(release)
+        )  # fmt: skip
 
     # ---------------------------------------------------------------------------------- weights
 
@@ -42,15 +45,21 @@ class VLLMMemory:
             start += size
         return tuple(found)
 
+    def everywhere(self, model: ModelFacts) -> frozenset[Place]:
+        return shape(model).every_stage
+
     def part(self, weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
         if weight.part in EXPERTS:
-            return _expert(weight, model, ranks, settings)
+            return _expert(weight, model, ranks, settings, self.release)
         tp = ranks.dense_tp
-        if weight.part == "shared_expert" and ranks.ep > 1 and tp > 1 and ranks.attention_dp > 1:
+        if weight.part in shape(model).whole_for_sequences and may_be_whole(ranks):
             tp = 1
-        if weight.part == "vision" and settings.whole_tower:
+        if weight.part == "vision" and _whole_tower(model, settings, tp):
             tp = 1
-        return cut(weight, tp)
+        part = cut(_filled(weight, model, tp), tp)
+        if model.mla and weight.name == ABSORBED:
+            return replace(part, unpacked=part.outputs * part.inputs * part.count)
+        return part
 
     # ------------------------------------------------------------------- the cache, and the rest
 
@@ -82,30 +91,78 @@ class VLLMMemory:
         return vllm_beside.beside(model, ranks, layout, settings, device, self.release)
 
 
-def _expert(weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
+def _filled(weight: Weight, model: ModelFacts, tp: int) -> Weight:
+    """A class that pads its FFNs gives each rank a whole number of FP8 blocks."""
+    block = _block(model.quantization or {})
+    padded = weight.part in PADDED and "pads_mlp" in shape(model).special
+    if block is None or tp == 1 or not padded:
+        return weight
+    if weight.split == "rows":
+        return replace(weight, outputs=rounded_up(weight.outputs, block * tp))
+    if weight.split == "columns":
+        return replace(weight, inputs=rounded_up(weight.inputs, block * tp))
+    return weight
+
+
+def _block(quantization: Mapping[str, Any]) -> int | None:
+    """The side of the blocks that share a scale; DeepSeek-V4 does not state it."""
+    block = quantization.get("weight_block_size")
+    if isinstance(block, list | tuple) and len(block) == 2:
+        return int(block[0])
+    return FP8_BLOCK if quantization.get("expert_dtype") == "fp4" else None
+
+
+FP8_BLOCK: Final = 128
+
+
+def _whole_tower(model: ModelFacts, settings: Settings, tp: int) -> bool:
+    """vision.py, is_vit_use_data_parallel: also where the heads do not divide."""
+    return bool(settings.whole_tower or (model.vision_heads and model.vision_heads % tp))
+
+
+def _expert(
+    weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings, release: str
+) -> Part:
     """Whole experts with expert parallelism, else a cut of each; as wide as the kernels want it."""
     part = cut(weight, 1 if ranks.ep > 1 else ranks.moe_tp)
     if ranks.ep > 1:
         part = Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
     down = weight.split == "columns"
     quantization: Any = model.quantization or {}
-    if _is_mxfp4(quantization) and settings.quantization is None:
-        unit, hidden = MXFP4_UNITS.get(settings.compute_capability or "", MXFP4_USUAL)
-        outer, inner = (hidden, unit) if down else (unit, hidden)
-        outputs, inputs = rounded_up(part.outputs, outer), rounded_up(part.inputs, inner)
+    if _is_mxfp4(quantization):
+        gpt_oss = str(model.model_type) == "gpt_oss"
+        kernel = vllm_kernels.mxfp4(release, settings.compute_capability, gpt_oss)
+        units = (kernel.hidden, kernel.width) if down else (kernel.width, kernel.hidden)
+        outputs, inputs = rounded_up(part.outputs, units[0]), part.inputs
+        if inputs > 1:  # a bias has none
+            inputs = rounded_up(inputs, units[1])
+            more = outputs * (rounded_up(inputs, kernel.inputs) - inputs) * part.count
+            return Part(outputs, inputs, part.count, filled=more)
         return Part(outputs, inputs, part.count)
-    block = quantization.get("weight_block_size")
-    if isinstance(block, list | tuple) and len(block) == 2:
-        width = part.inputs if down else part.outputs
-        if width % block[0]:
-            side = gcd(block[0], width)
-            return Part(part.outputs, part.inputs, part.count, (side, side))
+    width = part.inputs if down else part.outputs
+    block = _block(quantization)
+    if block is not None and width % block:
+        side = gcd(block, width)
+        return replace(part, block=(side, side))
+    group = quantization.get("group_size")
+    if quantization.get("bits") in (4, 8) and isinstance(group, int) and group > LEAST_GROUP:
+        return replace(part, block=(1, _group(group, width)))
     return part
+
+
+def _group(group: int, width: int) -> int:
+    """moe_wna16.py: groups are halved until they divide the width of an expert's part."""
+    while width % group and group > LEAST_GROUP:
+        group //= 2
+    return group
+
+
+LEAST_GROUP: Final = 32
 
 
 def _is_mxfp4(quantization: Mapping[str, Any]) -> bool:
     own: Any = (quantization.get("parts") or {}).get("expert")
     if own is not None:
         return str(own.get("quant_algo")) == "MXFP4"
-    named = (str(quantization.get("method")), str(quantization.get("expert_dtype")))
-    return named[0] == "mxfp4" or named[1] == "fp4"
+    named = [str(quantization.get(key)) for key in ("method", "format", "expert_dtype")]
+    return named[0] == "mxfp4" or named[1].startswith("mxfp4") or named[2] == "fp4"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shardlint.engines.cuts import VOCABULARY_PADDING
+from shardlint.matrices import Place
 from shardlint.plan import ModelFacts, Ranks
 from shardlint.record import record
 
@@ -88,6 +89,10 @@ class Shape:
     """No config class adds experts to it."""
     encoder_whole: bool
     """The tower can be kept whole on every rank (`--mm-encoder-tp-mode data`)."""
+    every_stage: frozenset[Place]
+    """What the class builds on each pipeline stage, whichever of them needs it."""
+    whole_for_sequences: frozenset[str]
+    """FFNs that are whole on each rank where ranks have parts of a sequence."""
 
 
 @cache
@@ -112,6 +117,7 @@ def shape(model: ModelFacts) -> Shape:
 
 def _shape(model: ModelFacts) -> Shape:
     row = _row(model)
+    built = row or _table()["architectures"].get(_table()["built_as"].get(model.model_type), {})
     special = _special(model, row)
     padded = "pads_mlp" in special
     return Shape(
@@ -130,6 +136,8 @@ def _shape(model: ModelFacts) -> Shape:
         and (model.dense_ffn is True or model.moe_layers == ())
         and model.model_type not in _table()["experts_by_default"],
         encoder_whole=bool(row.get("encoder_data_mode")),
+        every_stage=frozenset({"tower", *built.get("every_stage", ())}),
+        whole_for_sequences=frozenset(built.get("whole_for_sequences", ())),
     )
 
 

@@ -37,6 +37,9 @@ FIELDS: Final = (
     "activation_bits",
     "group_size",
     "weight_block_size",
+    "strategy",
+    "symmetric",
+    "act_order",
     "expert_dtype",
     "kv_cache_quant_algo",
     "targets",
@@ -46,7 +49,11 @@ FIELDS: Final = (
     "ignore_layers",
     "ignore_only",
 )
-"""Everything that a record can hold, in this order."""
+"""Everything that a record can hold, in this order.
+
+`strategy` is kept where whole matrices share a scale, `symmetric` where zero points are told of,
+`act_order` where groups of inputs are not in their order.
+"""
 OF_METHOD: Final = {"fp8": {"bits": 8}, "mxfp4": {"bits": 4, "group_size": 32}}
 """Numbers that a method implies."""
 OF_ALGORITHM: Final = {
@@ -103,7 +110,9 @@ def normalised(
     return {key: record[key] for key in FIELDS if key in record}
 
 
-_NUMBERS: Final = ("bits", "group_size", "weight_block_size", "activation_bits", "type")
+_NUMBERS: Final = (
+    "bits", "group_size", "weight_block_size", "strategy", "symmetric", "activation_bits", "type",
+)  # fmt: skip
 
 
 def _view(raw: Any) -> View:
@@ -147,6 +156,8 @@ def _stated(view: View) -> dict[str, Any]:
         "bits": bits,
         "group_size": _group_size(view),
         "weight_block_size": _block(view.get("weight_block_size")),
+        "symmetric": view.flag("sym"),
+        "act_order": view.flag("desc_act") or None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -191,6 +202,8 @@ def _scheme(group: View) -> dict[str, Any]:
         "type": weights.word("type"),
         "group_size": weights.count(*GROUP),
         "weight_block_size": _block(weights.get("block_structure")),
+        "strategy": "tensor" if weights.word("strategy") == "tensor" else None,
+        "symmetric": False if weights.flag("symmetric") is False else None,
         "activation_bits": activations.count(*BITS, most=64) if activations else None,
     }
     return {key: value for key, value in found.items() if value is not None}

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from shardlint.footprint import Footprint, MemoryRules, Part, Settings, ShareOf, Weights
-from shardlint.matrices import Block, Weight
+from shardlint.matrices import Block, Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 from shardlint.record import record
-from shardlint.sizing.storage import Storage
+from shardlint.sizing.storage import SIXTEEN, Storage
 
 __all__ = [
     "GIB",
@@ -70,6 +70,19 @@ def weights(
     """The weights of the fullest stage; None where the matrices of the model are not known."""
     if not model.weights or not model.num_layers:
         return None
+    found = stage_weights(model, ranks, layout, settings, rules, stored)
+    return max(found, key=lambda item: item.bytes)
+
+
+def stage_weights(
+    model: ModelFacts,
+    ranks: Ranks,
+    layout: Layout,
+    settings: Settings,
+    rules: MemoryRules,
+    stored: Storage,
+) -> tuple[Weights, ...]:
+    """The weights of each pipeline stage, of the rank that holds most of them."""
     of = _layers_of(model.weights)
     sized = [
         _Sized(
@@ -82,9 +95,25 @@ def weights(
         )
         for block in model.weights
     ]
-    stages = rules.stages(model.num_layers, layout)
-    found = [_stage(sized, model, at, stages, settings, stored, of) for at in range(len(stages))]
-    return max(found, key=lambda item: item.bytes)
+    every = rules.everywhere(model)
+    stages = rules.stages(model.num_layers or 0, layout)
+    return tuple(
+        _stage(sized, model, _Stage(at, stages, every), settings, stored, of)
+        for at in range(len(stages))
+    )
+
+
+@record
+class _Stage:
+    """One stage; `every`: what stands in each of them."""
+
+    at: int
+    ranges: tuple[range, ...]
+    every: frozenset[Place]
+
+    @property
+    def last(self) -> bool:
+        return self.at == len(self.ranges) - 1
 
 
 @record
@@ -105,50 +134,68 @@ def _layers_of(blocks: tuple[Block, ...]) -> Mapping[str, int]:
 def _stage(
     sized: list[_Sized],
     model: ModelFacts,
-    at: int,
-    stages: tuple[range, ...],
+    stage: _Stage,
     settings: Settings,
     stored: Storage,
     of: Mapping[str, int],
 ) -> Weights:
     parts: dict[str, int] = {}
     unknown: set[str] = set()
-    last = at == len(stages) - 1
     for item in sized:
         block = item.block
-        layers = tuple(layer for layer in block.layers if layer in stages[at])
-        if not _stands_here(block, layers, at, last, model, settings):
-            continue
+        layers = tuple(layer for layer in block.layers if layer in stage.ranges[stage.at])
+        held = _held(block, layers, stage, model, settings)
         for weight, part in item.parts:
-            if block.place == "first" and at > 0 and weight.part != "embedding":
+            if not held or (held == "embedding" and weight.part != held):
                 continue
+            if block.place == "first" and stage.at > 0 and weight.where == "engine":
+                continue  # of two copies, one stands on every stage
             bytes = stored.bytes(weight, part, layers, of.get(weight.part, 0))
             if bytes is None:
                 unknown.add(weight.part)
             else:
                 name = "draft" if block.place == "draft" else weight.part
                 parts[name] = parts.get(name, 0) + bytes
-    return Weights(parts=MappingProxyType(parts), unknown=frozenset(unknown), stage=at)
+            if block.place == "layers" and (adapters := _adapters(weight, part, settings)):
+                parts["adapters"] = parts.get("adapters", 0) + adapters * len(layers)
+    return Weights(parts=MappingProxyType(parts), unknown=frozenset(unknown), stage=stage.at)
 
 
-def _stands_here(
+ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
+"""Parts of which adapters (LoRA) have a pair for each matrix; those of experts are not counted."""
+
+
+def _adapters(weight: Weight, part: Part, settings: Settings) -> int:
+    """Bytes of the places for adapters beside a weight of one layer: one matrix in, one out."""
+    rank = settings.max_loras * settings.max_lora_rank
+    if not rank or weight.part not in ADAPTED or weight.inputs == 1:
+        return 0
+    return rank * (part.outputs + part.inputs) * part.count * SIXTEEN
+
+
+def _held(
     block: Block,
     layers: tuple[int, ...],
-    at: int,
-    last: bool,
+    stage: _Stage,
     model: ModelFacts,
     settings: Settings,
-) -> bool:
-    """Whether a stage holds something of a block."""
+) -> Literal["", "embedding", "all"]:
+    """What a stage holds of a block."""
+    last = stage.last
     if block.place == "layers":
-        return bool(layers)
+        return "all" if layers else ""
+    if block.place == "tower" and settings.text_only:
+        return ""
+    if block.place in stage.every:
+        return "all"
     if block.place == "first":  # a tied head needs the embedding behind the last stage, too
-        return at == 0 or (last and bool(model.tie_word_embeddings))
+        tied = last and bool(model.tie_word_embeddings)
+        return "all" if stage.at == 0 else "embedding" if tied else ""
     if block.place == "last":
-        return last
+        return "all" if last else ""
     if block.place == "tower":
-        return at == 0 and not settings.text_only
-    return last and settings.draft == "mtp"
+        return "all" if stage.at == 0 else ""
+    return "all" if last and settings.draft == "mtp" else ""
 
 
 # -------------------------------------------------------------------------------------- the sum

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 from shardlint.footprint import Part
@@ -43,6 +43,8 @@ class Scheme:
     each_input: int = 0
     kept_block: bool = False
     """Scales are refined where a rank's part is no whole number of blocks."""
+    symmetric: bool = False
+    """Zero points say nothing, and are kept only while scales are not refined."""
 
     def bytes(self, part: Part) -> int:
         """Bytes of a part of a weight."""
@@ -51,8 +53,9 @@ class Scheme:
         total = outputs * inputs * self.bits / 8 + self.once + self.each_input * inputs
         if self.scale or self.zero:
             rows, columns = block[0] or outputs, block[1] or inputs
-            total += _ceil(outputs, rows) * _ceil(inputs, columns) * (self.scale + self.zero)
-        return int(total) * part.count
+            zero = 0 if self.symmetric and block != self.block else self.zero
+            total += _ceil(outputs, rows) * _ceil(inputs, columns) * (self.scale + zero)
+        return int(total) * part.count + int(part.filled * self.bits / 8)
 
     def scales(self, outputs: int, inputs: int) -> int:
         """Scales of one matrix; 0 where there are none, or one for all of it."""
@@ -79,25 +82,32 @@ def _fp8(record: Record) -> Scheme:
             name="FP8 block", bits=8, block=(block[0], block[1]), scale=1 if small else 4,
             kept_block=True,
         )  # fmt: skip
-    if record.get("method") == "compressed-tensors":
+    if record.get("method") == "compressed-tensors" and record.get("strategy") != "tensor":
         return Scheme(name="FP8 channel", bits=8, block=(1, 0), scale=4)
     return Scheme(name="FP8", bits=8, once=8)
 
 
 def _int8(record: Record) -> Scheme:
     if record.get("method") == "compressed-tensors" and "activation_bits" in record:
+        if record.get("strategy") == "tensor":
+            return Scheme(name="INT8", bits=8, once=8)
         return Scheme(name="INT8", bits=8, block=(1, 0), scale=4)
     return _grouped(record, 8)
 
 
 def _grouped(record: Record, bits: int) -> Scheme:
-    """Groups along the input: AWQ and GPTQ have zero points, GPTQ an index of groups too."""
+    """Groups along the input; the index of groups of GPTQ is kept where they are not in order.
+
+    AWQ always has zero points. Those of a symmetric GPTQ checkpoint are dropped behind loading, and
+    compressed-tensors has them where it is not symmetric.
+    """
     group, method = record.get("group_size"), str(record.get("method", ""))
     inputs = group if isinstance(group, int) and group > 0 else 0
-    zero = 0.0 if method == "compressed-tensors" else bits / 8
+    symmetric = record.get("symmetric")
+    without = symmetric is not False if method == "compressed-tensors" else symmetric is True
     return Scheme(
-        name=f"INT{bits}", bits=bits, block=(1, inputs), scale=2, zero=zero,
-        each_input=4 if "gptq" in method else 0,
+        name=f"INT{bits}", bits=bits, block=(1, inputs), scale=2, zero=0.0 if without else bits / 8,
+        each_input=4 if record.get("act_order") else 0, kept_block=True,
     )  # fmt: skip
 
 
@@ -192,14 +202,16 @@ class Storage:
         first = self.first_layers
         left = sum(layer < first for layer in layers) if first else 0
         if self.skips(weight):
-            some = self.skipped[weight.part]
-            share = 1.0 if some is None or of <= 0 else min(1.0, some / of)
-            left = max(left, round(count * share) if layers else 1)
+            some, others = self.skipped[weight.part], of - self.first_layers
+            share = 1.0 if some is None or others <= 0 else min(1.0, some / others)
+            left += round((count - left) * share) if layers else 1
         if weight.element and weight.element != 4:
             return part.outputs * part.inputs * part.count * weight.element * count
         if own is None and left < count:
             return None
         quantized = 0 if own is None else own.bytes(part) * (count - left)
+        if own not in (None, self.plain, WIDE):
+            quantized += int(part.unpacked * self.plain.bits / 8) * (count - left)
         return quantized + plain.bytes(part) * left
 
     def skips(self, weight: Weight) -> bool:
@@ -208,10 +220,10 @@ class Storage:
 
     def scheme(self, weight: Weight) -> Scheme | None:
         """What the weight is stored in where it is not skipped."""
+        if weight.part in NEVER - self.parts.keys() or weight.element or weight.inputs == 1:
+            return WIDE if weight.element == 4 else self.plain
         if weight.part in self.parts:
             return self.parts[weight.part]
-        if weight.part in NEVER or weight.element:
-            return WIDE if weight.element == 4 else self.plain
         return self.main
 
 
@@ -226,7 +238,12 @@ def storage(record: Record | None, plain: Scheme = PLAIN) -> Storage:
     first = skipped.pop("layer", None) or 0
     if record.get("expert_dtype") == "fp4" and "expert" not in parts:
         parts["expert"] = NVFP4 if record.get("group_size") == 16 else MXFP4
+    if "attention" in skipped and "attention" not in (record.get("ignore_only") or {}):
+        skipped.setdefault("indexer", skipped["attention"])  # it is a module of the attention
     main = scheme_of(record)
+    if "gptq" in str(record.get("method")) and record.get("symmetric"):
+        kept = scheme_of({**record, "symmetric": False})
+        parts.setdefault("expert", kept and replace(kept, symmetric=True))
     if main is None and parts:
         main = plain  # each class that is not plain is named
     only = {of: tuple(names) for of, names in (record.get("ignore_only") or {}).items()}

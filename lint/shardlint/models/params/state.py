@@ -6,6 +6,7 @@ Element types are those of vllm 0.33.0, model_executor/layers/mamba.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from shardlint.matrices import StateGroup
@@ -81,14 +82,14 @@ def _kda(s: Shape) -> tuple[int, int, int]:
 
 
 def kda(s: Shape) -> Weights:
-    """Kimi Delta Attention."""
+    """Kimi Delta Attention, which checkpoints call by the name of an attention."""
     heads, width, conv = _kda(s)
     q, h = heads * width, s.hidden
     if s.text.flag("linear_attn_config.use_full_rank_gate"):
         gate = _in("g_proj", q, h)
     else:
         gate = [*matrix("g_a_proj", width, h, PART), *_in("g_b_proj", q, width)]
-    return [
+    weights = [
         *_in("qkv_proj", q, h, count=3),
         *_conv("qkv_conv1d", 3 * q, conv, element=FLOAT32),
         *matrix("f_a_proj", width, h, PART),
@@ -100,6 +101,8 @@ def kda(s: Shape) -> Weights:
         *gate,
         *_out(h, q),
     ]
+    return [replace(weight, part="attention") if weight.part == PART else weight
+            for weight in weights]  # fmt: skip
 
 
 def kda_state(s: Shape, layers: int) -> StateGroup:
