@@ -6,13 +6,13 @@ which are numbers of one world. For rules and reports alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from shardlint.engine import Engine
-from shardlint.footprint import MemoryRules, Settings, Sized
+from shardlint.footprint import MemoryRules, Settings, Sized, Weights
 from shardlint.known import Known, combine
 from shardlint.models.names import pools
 from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
@@ -31,7 +31,7 @@ DIRECT: Final = (
 DEFAULTS: Final = Settings()
 ONLINE: Final = ("fp8",)
 """Ways of storing that an engine makes of 16-bit weights while it loads them, all alike."""
-MOST_KEPT: Final = 256
+MOST_KEPT: Final = 1024
 
 
 @record(kw_only=True)
@@ -131,20 +131,21 @@ class Sizer:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._kept: dict[Any, tuple[Demand, tuple[Sized, ...]]] = {}
+        self._rules: dict[str, MemoryRules | None] = {}
+        self._kept: dict[Hashable, tuple[Sized, ...]] = {}
 
     def sized(
         self, demand: Demand, layout: Layout | None = None, changes: Mapping[str, Any] | None = None
     ) -> tuple[Sized, ...]:
         """One for each span of releases that use memory alike; empty where something is unknown."""
         layout = layout or demand.layout
-        key = (id(demand), layout, tuple(sorted((changes or {}).items())))
+        settings = replace(demand.settings, **changes) if changes else demand.settings
+        key = (_key(demand), layout, _key_of(settings))
         if key not in self._kept:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            settings = replace(demand.settings, **(changes or {}))
-            self._kept[key] = (demand, tuple(self._made(demand, layout, settings)))
-        return self._kept[key][1]
+            self._kept[key] = tuple(self._made(demand, layout, settings))
+        return self._kept[key]
 
     def _made(self, demand: Demand, layout: Layout, settings: Settings) -> Iterator[Sized]:
         device, model = demand.device, demand.model
@@ -155,10 +156,14 @@ class Sizer:
         plain = WIDE if (settings.dtype or "").lower() in WIDE_TYPES else PLAIN
         stored: Storage = storage(model.quantization, plain)
         found: list[Sized] = []
+        held: dict[Hashable, Weights] = {}
         for release, rules in self._releases(demand.releases):
-            made = footprint(model, ranks, layout, settings, rules, stored, device, total)
+            made = footprint(
+                model, ranks, layout, settings, rules, stored, device, total, held.get(rules.cuts)
+            )
             if made is None or made.weights.unknown or made.cache is None:
                 return
+            held[rules.cuts] = made.weights
             margin, generous = band(model, made), on_more(made, largest)
             found.append(Sized(release=release, made=made, generous=generous, band=margin))
         yield from found
@@ -167,10 +172,27 @@ class Sizer:
         """The first release of each row of releases with the same rules."""
         last: Any = None
         for release in _within(span, self.engine.releases()):
-            rules = self.engine.memory(release)
+            if release not in self._rules:
+                self._rules[release] = self.engine.memory(release)
+            rules = self._rules[release]
             if rules is not None and rules.key != last:
                 last = rules.key
                 yield release, rules
+
+
+def _key(demand: Demand) -> Hashable:
+    """Equal for demands that come to the same, whichever plan they are of."""
+    model, device = demand.model, demand.device
+    shape = (model.id, model.params_total, model.kv_groups, model.vocab_size, model.hidden_size)
+    lengths = (model.default_context, model.least_context)
+    card = (device.name, device.memory_mib, device.mem_gb, device.link)
+    return shape, lengths, str(model.quantization), card, demand.releases
+
+
+def _key_of(settings: Settings) -> Hashable:
+    plain = [item.name for item in fields(Settings) if item.name != "extra"]
+    values = tuple(getattr(settings, name) for name in plain)
+    return values, tuple(sorted(settings.extra.items()))
 
 
 def _within(span: Releases, known: tuple[str, ...]) -> Iterator[str]:

@@ -291,10 +291,14 @@ class Sized:
 
 
 class MemoryRules(Protocol):
-    """How one release of an engine uses memory; releases with equal `key` do it alike."""
+    """How one release of an engine uses memory.
+
+    Releases with equal `key` do it alike, those with equal `cuts` hold the same weights.
+    """
 
     share_of: ShareOf
     key: Hashable
+    cuts: Hashable
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None

@@ -40,6 +40,7 @@ class SGLangMemory:
         self.release = release
         self.told = rules(release)
         self.key: Hashable = alike(release)
+        self.cuts: Hashable = self.key
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None

@@ -34,6 +34,7 @@ class TensorRTLLMMemory:
 
     share_of: ShareOf = "free_after_load"
     key: Hashable = "1.0.0"
+    cuts: Hashable = "1.0.0"
 
     def settled(
         self,

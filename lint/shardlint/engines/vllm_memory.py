@@ -32,6 +32,7 @@ class VLLMMemory:
 
     def __init__(self, release: str) -> None:
         self.release = release
+        self.cuts: Hashable = vllm_kernels.alike(release)
         self.key: Hashable = (
             vllm_beside.alike(release), vllm_cache_rules.rules(release), vllm_kernels.alike(release)
         )  # fmt: skip

@@ -210,11 +210,15 @@ def footprint(
     stored: Storage,
     device: Device,
     total: int,
+    held: Weights | None = None,
 ) -> Footprint | None:
-    """The memory of the fullest GPU; None where the matrices of the model are not known."""
+    """The memory of the fullest GPU; None where the matrices of the model are not known.
+
+    `held` are its weights, where a release with the same cuts gave them already.
+    """
     device = replace(device, memory_mib=total // MIB)
     settings = rules.settled(asked, model, layout, device)
-    held = weights(model, ranks, layout, settings, rules, stored)
+    held = held or weights(model, ranks, layout, settings, rules, stored)
     if held is None or settings.share is None:
         return None
     beside = rules.beside(model, ranks, layout, settings, device)
