@@ -4,7 +4,7 @@
 
 The files are the YAML examples with other names, sizes and releases; in the second folder nine of
 ten are manifests of something else. After them, in process: how long all constraints of one layout
-take.
+take, and one estimate of its memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from measure import in_turns, machine, script, times
+from shardlint.engines import builtin as engines
 from shardlint.engines.vllm import VLLM
+from shardlint.estimates.asked import Asked
+from shardlint.estimates.estimator import Estimator
 from shardlint.models.catalogue import Catalogue
 from shardlint.plan import Layout, Options, Releases
+from shardlint.plugins import Plugins
+from shardlint.project import Setup
+from shardlint.readers import builtin as readers
+from shardlint.reports import builtin as reports
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MODELS = {
@@ -60,6 +67,25 @@ def constraint_microseconds(name: str) -> float:
             for constraint in engine.constraints(model, ranks, layout, told):
                 constraint.refuses  # noqa: B018 - its time is part of the answer
     return (time.perf_counter() - start) / (rounds * len(layouts)) * 1e6
+
+
+def estimate_microseconds(name: str) -> float:
+    """One estimate after the first, over layouts of up to 64 GPUs of one model."""
+    estimator = Estimator(Setup(Plugins([engines, readers, reports])))
+    powers = [2**n for n in range(4)]
+    questions = [
+        Asked(model=name, gpu="H100-SXM-80GB", engine_version="0.33.0", tp=tp, pp=pp, dp=dp,
+              max_model_len=length)
+        for tp, pp, dp in product(powers, powers[:3], powers[:2])
+        for length in (4096, 8192)
+    ]  # fmt: skip
+    estimator.estimate(questions[0])
+    rounds = 10
+    start = time.perf_counter()
+    for _ in range(rounds):
+        for question in questions:
+            estimator.estimate(question)
+    return (time.perf_counter() - start) / (rounds * len(questions)) * 1e6
 
 
 PLAIN = """\
@@ -153,6 +179,9 @@ def main() -> None:
     print("all constraints of one layout, microseconds (goal: 50)")
     for kind, name in MODELS.items():
         print(f"{kind:28} {constraint_microseconds(name):5.1f}  {name}")
+    print("one estimate of memory, microseconds (goal: 1,000)")
+    for kind, name in MODELS.items():
+        print(f"{kind:28} {estimate_microseconds(name):5.0f}  {name}")
 
 
 if __name__ == "__main__":

@@ -75,12 +75,12 @@ def bands(found: list[Judged]) -> dict[str, Any]:
     return {"few": widths([residuals(one) for one in found if one.strict]), "classes": classes}
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--evidence", type=Path, required=True, help="memory.jsonl")
     parser.add_argument("--models", type=Path, required=True, help="folder of configs")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     made = {
         "schema_version": 1,
         "generated_by": "scripts/fit_memory_bands.py",
