@@ -149,7 +149,8 @@ class Beside:
     """What a rank needs beside weights and KV cache, in bytes.
 
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
-    `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
+    `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `loaded`: buffers that
+    are made with the model, which the engine's log counts as weights; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
     leaves free. `counts_others`: what other processes hold of the card is taken off the share.
     """
@@ -158,6 +159,7 @@ class Beside:
     collectives: int = 0
     activations: int = 0
     graphs: int = 0
+    loaded: int = 0
     rest: int = 0
     graphs_outside: bool = False
     counts_others: bool = False
@@ -200,8 +202,8 @@ class Footprint:
         """Bytes before the first token is kept."""
         beside = self.beside
         graphs = 0 if beside.graphs_outside else beside.graphs
-        parts = beside.context + beside.collectives + beside.activations + graphs + beside.rest
-        return self.weights.bytes - self.offloaded + parts
+        parts = beside.context + beside.collectives + beside.activations + graphs
+        return self.weights.bytes - self.offloaded + parts + beside.loaded + beside.rest
 
     @property
     def tokens(self) -> int | None:
@@ -237,7 +239,7 @@ class Footprint:
             "collectives": beside.collectives,
             "activations": beside.activations,
             "graphs": beside.graphs,
-            "rest": beside.rest,
+            "rest": beside.loaded + beside.rest,
             "kv_cache": max(0, self.kv),
         }
         return {**used, "unused": self.total - sum(used.values())}
