@@ -25,8 +25,10 @@ from shardlint.engines.vllm_run import (
     Span,
     alike,
     constant,
+    is_mxfp4,
     rules,
     table,
+    up,
 )  # fmt: skip
 from shardlint.footprint import Beside, Settings
 from shardlint.matrices import StateGroup
@@ -37,6 +39,7 @@ __all__ = ["INTERVALS", "alike", "beside", "constant", "defaults", "rules", "tab
 LONG_CONTEXT: Final = 32768
 """V0 takes prompts in chunks above this length (arg_utils.py of 0.6.0 to 0.10.0)."""
 PAGE: Final = 16
+FLOAT32: Final = 4
 
 
 # ---------------------------------------------------------------------------------- settings
@@ -432,21 +435,40 @@ def _tower_width(model: ModelFacts) -> int:
 def _loaded(run: Run) -> int:
     """Buffers that are made with the model: tables of positions, room for adapters, tokens that a
     sparse attention chose, streams for a draft."""
-    return _positions(run) + vllm_lora.adapters(run) + vllm_sparse.kept(run)
+    own = _positions(run) + _scales(run)
+    return own + vllm_lora.adapters(run) + vllm_sparse.kept(run)
+
+
+def _scales(run: Run) -> int:
+    """Scales of experts in MXFP4: Triton gets its own copy on capability 9.0 and the loaded ones
+    are kept (quantization/mxfp4.py), in the classes and releases of the table."""
+    span, model = run.told["scales_twice"], run.model
+    family = (run.capability or "").partition(".")[0]
+    if family != "9" or model.architecture not in span.get("classes", ()):
+        return 0
+    if not is_mxfp4(model.quantization or {}) or run.settings.quantization is not None:
+        return 0
+    parts = [
+        (run.expert(weight), len(block.layers))
+        for block in model.weights
+        for weight in block.weights
+        if weight.part == "expert" and weight.inputs > 1
+    ]
+    cells = sum(part.count * up(part.outputs, 256) * (part.inputs // 32) * n for part, n in parts)
+    return cells // run.layout.pp
 
 
 def _positions(run: Run) -> int:
-    """Cosines and sines of all positions (rotary_embedding/base.py); once, whatever the layers.
+    """Cosines and sines of all positions (rotary_embedding/base.py): once, whatever the layers.
 
-    DeepSeek-V4 has two of them, in float32 (DeepseekV4ScalingRotaryEmbedding).
+    By type: the part of a head that is turned; times as many positions (MRotaryEmbedding), or as
+    many tables. DeepSeek-V4 has two of them, in float32 (DeepseekV4ScalingRotaryEmbedding).
     """
     model = run.model
-    turned = float(table()["turned_part"].get(model.model_type, 1))
-    width = model.qk_rope_head_dim or int(_head(model) * turned)
-    positions = model.max_position_embeddings or 0
-    if vllm_sparse.streams(model):
-        return 2 * positions * width * 4
-    return positions * width * run.element
+    own: Span = table()["positions"].get(model.model_type, {})
+    width = model.qk_rope_head_dim or int(_head(model) * own.get("part", 1))
+    cells = (model.max_position_embeddings or 0) * width * int(own.get("times", 1))
+    return 2 * cells * FLOAT32 if vllm_sparse.streams(model) else cells * run.element
 
 
 def _kept_states(run: Run) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shardlint.engines.vllm_run import Run
+from shardlint.engines.vllm_run import Run, cut
 from shardlint.matrices import Block, Weight
 
 LINEAR: Final = ("attention", "linear_attention", "dense_ffn", "shared_expert")
@@ -39,21 +39,8 @@ def _sides(run: Run, weight: Weight) -> int:
     """Inputs and outputs of a matrix on one rank, as often as it is there."""
     if weight.inputs == 1:
         return 0
-    count, parts = weight.count, run.tp
     if weight.part == "expert":
-        if not run.told["lora_experts"]["value"]:
-            return 0
-        whole = run.ranks.ep > 1
-        count = -(-count // run.ranks.ep) if whole else count
-        parts = 1 if whole else run.ranks.moe_tp
-    elif weight.part not in LINEAR:
-        return 0
-    outputs, inputs = weight.outputs, weight.inputs
-    if weight.split == "columns":
-        inputs = -(-inputs // parts)
-    elif weight.split == "heads":
-        heads = weight.heads or 1
-        outputs = outputs // heads * max(1, -(-heads // parts))
-    elif weight.split != "whole":
-        outputs = -(-outputs // parts)
-    return count * (inputs + outputs)
+        held = run.expert(weight) if run.told["lora_experts"]["value"] else None
+    else:
+        held = cut(weight, run.tp) if weight.part in LINEAR else None
+    return held.count * (held.inputs + held.outputs) if held is not None else 0

@@ -6,26 +6,23 @@ are checked against its own classes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import replace
 from math import gcd
 from typing import Any, Final
 
 from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules
-from shardlint.engines.vllm_models import VOCABULARY_PADDING
+from shardlint.engines.vllm_run import cut, is_mxfp4, up
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
 from shardlint.matrices import Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
-MXFP4_UNITS: Final = {"10.0": (128, 256), "10.3": (128, 256)}
-"""fused_moe/oracle/mxfp4.py: what expert width and hidden size are rounded up to, by card."""
-MXFP4_USUAL: Final = (64, 1)
-
-
-def _up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
+MXFP4_UNITS: Final = {"": (64, 1), "9": (64, 1)}
+"""What expert width and hidden size are rounded up to, by family of cards: for Triton."""
+MXFP4_USUAL: Final = (128, 256)
+"""The same for Marlin and FlashInfer (fused_moe/oracle/mxfp4.py)."""
 
 
 class VLLMMemory:
@@ -54,7 +51,7 @@ class VLLMMemory:
             tp = 1
         if weight.part == "vision" and settings.whole_tower:
             tp = 1
-        return _cut(weight, tp)
+        return cut(weight, tp)
 
     # ------------------------------------------------------------------- the cache, and the rest
 
@@ -86,31 +83,18 @@ class VLLMMemory:
         return vllm_beside.beside(model, ranks, layout, settings, device, self.release)
 
 
-def _cut(weight: Weight, parts: int) -> Part:
-    outputs, inputs = weight.outputs, weight.inputs
-    if weight.split == "rows":
-        outputs = -(-outputs // parts)
-    elif weight.split == "columns":
-        inputs = -(-inputs // parts)
-    elif weight.split == "vocabulary":
-        outputs = -(-_up(outputs, VOCABULARY_PADDING) // parts)
-    elif weight.split == "heads":
-        heads = weight.heads or 1
-        outputs = outputs // heads * max(1, -(-heads // parts))
-    return Part(outputs, inputs, weight.count)
-
-
 def _expert(weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings) -> Part:
     """Whole experts with expert parallelism, else a cut of each; as wide as the kernels want it."""
-    part = _cut(weight, 1 if ranks.ep > 1 else ranks.moe_tp)
+    part = cut(weight, 1 if ranks.ep > 1 else ranks.moe_tp)
     if ranks.ep > 1:
         part = Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
     down = weight.split == "columns"
     quantization: Any = model.quantization or {}
-    if _is_mxfp4(quantization) and settings.quantization is None:
-        unit, hidden = MXFP4_UNITS.get(settings.compute_capability or "", MXFP4_USUAL)
+    if is_mxfp4(quantization) and settings.quantization is None:
+        family = (settings.compute_capability or "").partition(".")[0]
+        unit, hidden = MXFP4_UNITS.get(family, MXFP4_USUAL)
         units = (hidden, unit) if down else (unit, hidden)
-        return Part(_up(part.outputs, units[0]), _up(part.inputs, units[1]), part.count)
+        return Part(up(part.outputs, units[0]), up(part.inputs, units[1]), part.count)
     block = quantization.get("weight_block_size")
     if isinstance(block, list | tuple) and len(block) == 2:
         width = part.inputs if down else part.outputs
@@ -118,11 +102,3 @@ def _expert(weight: Weight, model: ModelFacts, ranks: Ranks, settings: Settings)
             side = gcd(block[0], width)
             return Part(part.outputs, part.inputs, part.count, (side, side))
     return part
-
-
-def _is_mxfp4(quantization: Mapping[str, Any]) -> bool:
-    own: Any = (quantization.get("parts") or {}).get("expert")
-    if own is not None:
-        return str(own.get("quant_algo")) == "MXFP4"
-    named = (str(quantization.get("method")), str(quantization.get("expert_dtype")))
-    return named[0] == "mxfp4" or named[1] == "fp4"

@@ -8,7 +8,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from shardlint.footprint import Settings
+from shardlint.engines.vllm_models import VOCABULARY_PADDING
+from shardlint.footprint import Part, Settings
+from shardlint.matrices import Weight
 from shardlint.plan import Layout, ModelFacts, Ranks, Releases
 from shardlint.record import record
 
@@ -23,7 +25,7 @@ Span: TypeAlias = Mapping[str, Any]
 INTERVALS: Final = (
     "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
     "v2_profiles", "persistent_counted", "experts", "latent", "sparse", "lora_experts",
-    "encoder_cache_expanded", "tower", "symmetric", "fused_all_reduce", "context_whole",
+    "scales_twice", "encoder_cache_expanded", "tower", "symmetric", "fused_all_reduce", "context_whole",
 )  # fmt: skip
 RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
 
@@ -90,7 +92,43 @@ class Run:
         """Tokens of the longest request."""
         return self.settings.max_model_len or self.model.default_context or 0
 
+    def expert(self, weight: Weight) -> Part:
+        """A rank's part of routed experts: whole ones, or a cut of each."""
+        if self.ranks.ep > 1:
+            return Part(weight.outputs, weight.inputs, -(-weight.count // self.ranks.ep))
+        return cut(weight, self.ranks.moe_tp)
+
     @property
     def eager(self) -> bool:
         """Layers run as they are written; V0 never profiles a compiled model."""
         return bool(self.settings.enforce_eager) or self.runner == "v0"
+
+
+# ------------------------------------------------------------------------ parts of matrices
+
+
+def up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def cut(weight: Weight, parts: int) -> Part:
+    """What one of so many ranks holds of a matrix."""
+    outputs, inputs = weight.outputs, weight.inputs
+    if weight.split == "rows":
+        outputs = -(-outputs // parts)
+    elif weight.split == "columns":
+        inputs = -(-inputs // parts)
+    elif weight.split == "vocabulary":
+        outputs = -(-up(outputs, VOCABULARY_PADDING) // parts)
+    elif weight.split == "heads":
+        heads = weight.heads or 1
+        outputs = outputs // heads * max(1, -(-heads // parts))
+    return Part(outputs, inputs, weight.count)
+
+
+def is_mxfp4(quantization: Mapping[str, Any]) -> bool:
+    own: Any = (quantization.get("parts") or {}).get("expert")
+    if own is not None:
+        return str(own.get("quant_algo")) == "MXFP4"
+    named = (str(quantization.get("method")), str(quantization.get("expert_dtype")))
+    return named[0] == "mxfp4" or named[1] == "fp4"
