@@ -27,9 +27,10 @@ class Settings:
     `share` is what may be used, from 0 to 1, in the engine's terms; `kv_bytes` a KV cache of that
     size instead. `draft_tokens` are the tokens drafted per step, `draft` the method ("mtp",
     "eagle", ...). `offload` are bytes of weights kept in host memory per GPU; `whole_tower`: the
-    vision tower is not cut; `pooling`: no tokens are sampled. `capture_sizes` are the batch sizes
-    of CUDA graphs, if stated. `compute_capability` is the card's: kernels, and with them the layout
-    of weights, depend on it.
+    vision tower is not cut; `skip_tower`: it takes no part in the run that memory is measured in;
+    `max_pixels`: those of the largest image; `pooling`: no tokens are sampled. `capture_sizes` are
+    the batch sizes of CUDA graphs, if stated. `compute_capability` is the card's: kernels, and with
+    them the layout of weights, depend on it.
     """
 
     share: float | None = None
@@ -52,6 +53,8 @@ class Settings:
     whole_tower: bool | None = None
     compute_capability: str | None = None
     text_only: bool | None = None
+    skip_tower: bool | None = None
+    max_pixels: int | None = None
     pooling: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -195,6 +195,36 @@ def test_layers_with_a_state_count_what_prepares_them() -> None:
     assert _recurrent(mamba, "nemotron_h") == (4096 + mixed + 64) + 2 * mixed + 2 * 4096
 
 
+# ----------------------------------------------------------------------------------- the tower
+
+
+SEEING = replace(DENSE, model_type="qwen3_vl", vision_tower=True, vision_heads=16)
+
+
+def peak(model: ModelFacts, **asked: Any) -> int:
+    asked = {"max_num_seqs": 8, "max_num_batched_tokens": 2048, "max_model_len": 16384, **asked}
+    return made(model, "0.28.0", **asked).activations
+
+
+def test_a_tower_that_is_not_run_needs_nothing() -> None:
+    assert peak(SEEING, skip_tower=True) == peak(SEEING, text_only=True) < peak(SEEING)
+
+
+def test_smaller_images_make_a_smaller_peak() -> None:
+    """1024 pixels for a token of Qwen3-VL, four patches each; two images fill the batch."""
+    outputs, patches = 2048 * 4096 * 2, 2048 * 4 * 1280 * (9 + 3) * 2
+    assert peak(SEEING, max_pixels=1024 * 1024, max_num_seqs=1) == (
+        outputs + patches + 32 * MIB
+    )  # fmt: skip
+
+
+def test_few_requests_can_hold_many_images() -> None:
+    """encoder_budget.py: a request takes as many as its length holds; LLaVA has 576 tokens each."""
+    llava = replace(SEEING, model_type="llava")
+    short, long = (peak(llava, max_num_seqs=1, max_model_len=n) for n in (600, 16384))
+    assert long > short
+
+
 # ---------------------------------------------------------------------------- tables of positions
 
 

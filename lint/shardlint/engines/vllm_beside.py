@@ -392,8 +392,8 @@ def _sampler(run: Run) -> int:
 def _tower(run: Run) -> tuple[int, int]:
     """Bytes of the tower's outputs, which are kept through the run, and of its own peak."""
     model, settings = run.model, run.settings
-    item = table()["encoders"].get(model.model_type)
-    if item is None or not model.vision_tower or settings.text_only:
+    item = _item(run)
+    if item is None or settings.skip_tower:
         return 0, 0
     if run.runner == "v2" and not run.told["v2_profiles"]["tower"]:
         return 0, 0
@@ -411,10 +411,22 @@ def _tower(run: Run) -> tuple[int, int]:
     return outputs, outputs + int(peak)
 
 
+def _item(run: Run) -> Span | None:
+    """The largest image of the model, as its processor makes it; None: it takes none."""
+    own: Span | None = table()["encoders"].get(run.model.model_type)
+    if own is None or not run.model.vision_tower or run.settings.text_only:
+        return None
+    pixels, each = run.settings.max_pixels, own.get("pixels")
+    if not pixels or not each:
+        return own
+    tokens = max(1, pixels // each)
+    return {**own, "tokens": tokens, "patches": tokens * own["patches"] // own["tokens"]}
+
+
 def _v0_prompts(run: Run) -> int:
     """V0 gives each of its prompts one largest item (worker/model_runner.py, profile_run)."""
-    item = table()["encoders"].get(run.model.model_type)
-    if item is None or not run.model.vision_tower or run.settings.text_only:
+    item = _item(run)
+    if item is None:
         return run.seqs
     return max(1, min(run.seqs, run.tokens // int(item["tokens"])))
 
