@@ -309,6 +309,14 @@ def test_triton_has_scales_of_its_own(shared: Path) -> None:
     assert made(model, "0.24.0", device=A100).loaded == made(model, "0.25.0").loaded
 
 
+def test_triton_keeps_no_room_for_experts(shared: Path) -> None:
+    """gpt_oss_triton_kernels_moe.py: one activated product and the output, while a layer runs."""
+    asked = {"max_num_seqs": 4, "max_num_batched_tokens": 8192}
+    hopper = made(gpt_oss(shared), "0.28.0", **asked).activations - 32 * MIB
+    other = made(gpt_oss(shared), "0.28.0", device=A100, **asked).activations
+    assert other - hopper > 8192 * 4 * 2880 * 2
+
+
 @pytest.mark.parametrize(("device", "outputs", "inputs"), [
     (H100, 2880, 2880), (A100, 2944, 3072), (B200, 2944, 3072),
 ])  # fmt: skip

@@ -247,7 +247,9 @@ def beside(
 def _activations(run: Run) -> int:
     """The fullest of three phases: the tower, the layers, the sampler."""
     experts, shared = _experts(run), vllm_sparse.workspace(run)
-    if run.told["experts"]["kept"]:  # they share a room with others, which is never given back
+    if run.told["experts"]["kept"] and not _triton(
+        run
+    ):  # they share a room with others, which is never given back
         experts, shared = 0, max(experts, shared)
     encoded, encoding = _tower(run)
     layers = encoded + shared + _layers(run, experts)
@@ -353,6 +355,8 @@ def _experts(run: Run) -> int:
     chunk: int = run.told["experts"]["chunk"]
     width = (model.moe_intermediate_size or model.intermediate_size or 0) // run.ranks.moe_tp
     tokens = run.tokens * run.ranks.attention_dp
+    if _triton(run):  # one product, activated as it is made (gpt_oss_triton_kernels_moe.py)
+        return tokens * (each * width + run.hidden) * run.element + _gathered(run)
     if chunk:
         tokens = min(tokens, chunk)
     gathered = _gathered(run)
@@ -361,6 +365,14 @@ def _experts(run: Run) -> int:
         return tokens * each * rooms * run.element + gathered
     rooms = max(2 * width, run.hidden) + width
     return (tokens * each * rooms + run.tokens * run.hidden) * run.element + gathered
+
+
+def _triton(run: Run) -> bool:
+    """Experts in MXFP4 run in Triton's kernels: some classes, on capability 9.0."""
+    model, family = run.model, (run.capability or "").partition(".")[0]
+    if family != "9" or model.architecture not in table()["triton_mxfp4"]:
+        return False
+    return is_mxfp4(model.quantization or {}) and run.settings.quantization is None
 
 
 def _gathered(run: Run) -> int:
@@ -452,13 +464,10 @@ def _loaded(run: Run) -> int:
 
 
 def _scales(run: Run) -> int:
-    """Scales of experts in MXFP4: Triton gets its own copy on capability 9.0 and the loaded ones
-    are kept (quantization/mxfp4.py), in the classes and releases of the table."""
-    span, model = run.told["scales_twice"], run.model
-    family = (run.capability or "").partition(".")[0]
-    if family != "9" or model.architecture not in span.get("classes", ()):
-        return 0
-    if not is_mxfp4(model.quantization or {}) or run.settings.quantization is not None:
+    """Scales of experts in MXFP4: Triton gets a copy of its own, and until the release in the table
+    the loaded ones are kept beside it (quantization/mxfp4.py)."""
+    model = run.model
+    if not run.told["scales_twice"]["value"] or not _triton(run):
         return 0
     parts = [
         (run.expert(weight), len(block.layers))
