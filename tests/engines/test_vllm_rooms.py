@@ -16,10 +16,12 @@ from shardlint.engines import vllm_lora, vllm_sparse
 from shardlint.engines.vllm import VLLM
 from shardlint.engines.vllm_beside import beside, defaults, rules
 from shardlint.engines.vllm_run import Run, cut, is_mxfp4
-from shardlint.footprint import Beside, Settings
+from shardlint.footprint import Beside, Footprint, Settings
 from shardlint.matrices import Block, StateGroup, Weight
 from shardlint.models.config_json import facts_from_config
 from shardlint.plan import Device, KvGroup, Layout, ModelFacts
+from shardlint.sizing.memory import footprint
+from shardlint.sizing.storage import PLAIN, storage
 
 GIB, MIB = 1 << 30, 1 << 20
 H100 = Device(
@@ -335,3 +337,29 @@ def test_experts_in_mxfp4_are_as_wide_as_kernels_want_them(
 def test_a_cut_of_a_matrix() -> None:
     assert cut(Weight("k", "attention", 1024, 4096, "heads", heads=2), 8).outputs == 512
     assert cut(Weight("o", "attention", 4096, 4096, "columns"), 8).inputs == 512
+
+
+# --------------------------------------------------------------------------------------- drafts
+
+
+@pytest.mark.parametrize("draft", ["eagle", "eagle3", "draft_model", "dflash"])
+def test_a_draft_of_its_own_is_said_and_never_makes_room(draft: str, shared: Path) -> None:
+    """Its weights are not known: what is left is too much, so that an error stays true."""
+    path = shared / "models" / "Qwen__Qwen3-8B.json"
+    model = facts_from_config(json.loads(path.read_text(encoding="utf-8")), "Qwen/Qwen3-8B")
+    memory = VLLM().memory("0.33.0")
+    assert memory is not None
+    stored = storage({}, PLAIN)
+
+    def sized(**asked: Any) -> Footprint:
+        layout = Layout()
+        found = footprint(
+            model, VLLM().ranks(layout, model, None), layout, Settings(**asked), memory, stored,
+            H100, 81080 * MIB,
+        )  # fmt: skip
+        assert found is not None
+        return found
+
+    plain, drafting = sized(), sized(draft=draft, draft_tokens=3)
+    assert not plain.assumes and draft in drafting.assumes[0]
+    assert drafting.kv <= plain.kv and sized(draft="ngram", draft_tokens=3).assumes == ()

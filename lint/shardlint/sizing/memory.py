@@ -22,6 +22,8 @@ GIB: Final = 2**30
 MIB: Final = 2**20
 CHECKPOINT_ALONE: Final = "checkpoint"
 """Weights that no engine loads."""
+COUNTED_DRAFTS: Final = (None, "mtp", "ngram", "suffix")
+"""Ways of drafting whose weights stand in the model's own checkpoint, or that have none."""
 DRIVER_KEEPS_MIB: Final = 530
 """What engines see of a card less than its driver prints: 430 to 730 MiB on twelve cards."""
 
@@ -167,8 +169,16 @@ def footprint(
         cache=rules.cache(model, ranks, layout, settings, device),
         settings=settings,
         offloaded=offloaded,
+        assumes=_left_out(settings),
     )
     return replace(made, kv=_left(made, rules))
+
+
+def _left_out(settings: Settings) -> tuple[str, ...]:
+    """What is not counted: with it, more memory is needed, never less."""
+    if settings.draft in COUNTED_DRAFTS:
+        return ()
+    return (f"weights and cache of the draft ({settings.draft}) are left out",)
 
 
 def _left(made: Footprint, rules: MemoryRules) -> int:
