@@ -61,7 +61,7 @@ class Judged:
             return None
         made = found.made
         values: Mapping[str, Callable[[], float | None]] = {
-            "weights": lambda: (made.weights.bytes - made.offloaded) / GIB,
+            "weights": lambda: (made.weights.bytes - made.offloaded + made.beside.loaded) / GIB,
             "KV GiB": lambda: max(0, made.kv) / GIB,
             "KV tokens": lambda: made.tokens,
             "concurrency": lambda: made.concurrency,
@@ -232,6 +232,7 @@ def lines(found: list[Judged]) -> Iterator[str]:
         yield f"{head} | {' | '.join(cells)} | {row.outcome}: {one.outcome} {one.estimate.verdict}"
         yield (
             f"        context {beside.context / GIB:.2f} collectives {beside.collectives / GIB:.2f}"
+            f" loaded {beside.loaded / GIB:.2f} rest {beside.rest / GIB:.2f}"
             f" activations {beside.activations / GIB:.2f} (printed {row.activation_gib})"
             f" graphs {beside.graphs / GIB:.2f}{' outside' if beside.graphs_outside else ''}"
             f" ({row.cudagraph_gib}) need {_number((one.estimate.made.need or 0) / GIB)}"

@@ -41,7 +41,8 @@ def residuals(one: Judged) -> dict[str, float]:
     made = one.estimate.made
     weights, left = one.printed("weights"), one.row.available_kv_gib
     if weights is not None:
-        found["weights"] = abs(made.weights.bytes / GIB / weights - 1)
+        counted = (made.weights.bytes + made.beside.loaded) / GIB
+        found["weights"] = abs(counted / weights - 1)
     if left is not None:
         apart = (left * GIB - made.kv) / made.total
         found["below"], found["above"] = max(0.0, -apart), max(0.0, apart)

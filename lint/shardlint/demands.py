@@ -25,7 +25,7 @@ DIRECT: Final = (
     "max_model_len", "max_num_seqs", "max_num_batched_tokens", "dtype", "quantization",
     "kv_cache_dtype", "block_size", "enforce_eager", "prefix_caching", "chunked_prefill", "draft",
     "draft_tokens", "offload", "max_loras", "max_lora_rank", "whole_tower", "text_only",
-    "capture_sizes",
+    "skip_tower", "max_pixels", "capture_sizes",
 )  # fmt: skip
 """Facts of `Memory` that `Settings` has by the same name."""
 DEFAULTS: Final = Settings()

@@ -27,9 +27,10 @@ class Settings:
     `share` is what may be used, from 0 to 1, in the engine's terms; `kv_bytes` a KV cache of that
     size instead. `draft_tokens` are the tokens drafted per step, `draft` the method ("mtp",
     "eagle", ...). `offload` are bytes of weights kept in host memory per GPU; `whole_tower`: the
-    vision tower is not cut; `pooling`: no tokens are sampled. `capture_sizes` are the batch sizes
-    of CUDA graphs, if stated. `compute_capability` is the card's: kernels, and with them the layout
-    of weights, depend on it.
+    vision tower is not cut; `skip_tower`: it takes no part in the run that memory is measured in;
+    `max_pixels`: those of the largest image; `pooling`: no tokens are sampled. `capture_sizes` are
+    the batch sizes of CUDA graphs, if stated. `compute_capability` is the card's: kernels, and with
+    them the layout of weights, depend on it.
     """
 
     share: float | None = None
@@ -52,6 +53,8 @@ class Settings:
     whole_tower: bool | None = None
     compute_capability: str | None = None
     text_only: bool | None = None
+    skip_tower: bool | None = None
+    max_pixels: int | None = None
     pooling: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -135,16 +138,14 @@ class Part:
     """What one rank holds of a weight: `count` matrices of `outputs` × `inputs`.
 
     `block` is the size of the blocks that share a scale where the engine chooses another one than
-    the checkpoint has. What is added behind loading: `filled` elements of all matrices that
-    kernels want, for which there are no scales, and `unpacked` elements in the type of the model
-    where the weight is quantized.
+    the checkpoint has. `unpacked` elements in the type of the model are added behind loading where
+    the weight is quantized.
     """
 
     outputs: int
     inputs: int
     count: int = 1
     block: tuple[int, int] | None = None
-    filled: int = 0
     unpacked: int = 0
 
 
@@ -153,7 +154,8 @@ class Beside:
     """What a rank needs beside weights and KV cache, in bytes.
 
     `context`: the driver and its libraries; `collectives`: NCCL and all-reduce buffers;
-    `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `rest`: what is none of
+    `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `loaded`: buffers that
+    are made with the model, which the engine's log counts as weights; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
     leaves free; `activations_outside`: activations, too. `counts_others`: what other processes hold
     of the card is taken off the share. `assumes`: what is not modelled, for people.
@@ -163,6 +165,7 @@ class Beside:
     collectives: int = 0
     activations: int = 0
     graphs: int = 0
+    loaded: int = 0
     rest: int = 0
     graphs_outside: bool = False
     activations_outside: bool = False
@@ -213,7 +216,7 @@ class Footprint:
         beside = self.beside
         graphs = 0 if beside.graphs_outside else beside.graphs
         activations = 0 if beside.activations_outside else beside.activations
-        parts = beside.before_load + activations + graphs + beside.rest
+        parts = beside.before_load + activations + graphs + beside.loaded + beside.rest
         return self.weights.bytes - self.offloaded + parts
 
     @property
@@ -250,7 +253,7 @@ class Footprint:
             "collectives": beside.collectives,
             "activations": beside.activations,
             "graphs": beside.graphs,
-            "rest": beside.rest,
+            "rest": beside.loaded + beside.rest,
             "kv_cache": max(0, self.kv),
         }
         return {**used, "unused": self.total - sum(used.values())}
@@ -293,12 +296,14 @@ class Sized:
 class MemoryRules(Protocol):
     """How one release of an engine uses memory.
 
-    Releases with equal `key` do it alike, those with equal `cuts` hold the same weights.
+    Releases with equal `key` do it alike, those with equal `cuts` hold the same weights. `adapted`
+    are the parts of a model whose matrices have room for adapters (LoRA).
     """
 
     share_of: ShareOf
     key: Hashable
     cuts: Hashable
+    adapted: frozenset[str]
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None

@@ -418,7 +418,9 @@ class Memory:
 
     `dtype` is the type that is computed in; `offload` are bytes of weights kept in host memory per
     GPU; `draft` is the method that drafts `draft_tokens` tokens per step; `max_loras` is 0 without
-    adapters. With `whole_tower` the vision tower is not cut, with `text_only` it is not loaded.
+    adapters. With `whole_tower` the vision tower is not cut, with `text_only` it is not loaded,
+    with `skip_tower` it is left out of the run that memory is measured in. `max_pixels` are those
+    of the largest image.
     `capture_sizes` are the batch sizes of CUDA graphs (empty: there are none), `variables` those
     of the engine's variables that matter, by name.
     """
@@ -441,6 +443,8 @@ class Memory:
     max_lora_rank: Known[int] = Known.unset()
     whole_tower: Known[bool] = Known.unset()
     text_only: Known[bool] = Known.unset()
+    skip_tower: Known[bool] = Known.unset()
+    max_pixels: Known[int | None] = Known.unset()
     capture_sizes: Known[tuple[int, ...] | None] = Known.unset()
     variables: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -8,7 +8,7 @@ import pytest
 from shardlint.footprint import Part
 from shardlint.matrices import Weight
 from shardlint.models.quantization import normalised
-from shardlint.sizing.storage import MXFP4, NVFP4, PLAIN, Scheme, scheme_of, storage
+from shardlint.sizing.storage import NVFP4, PLAIN, Scheme, scheme_of, storage
 
 GPTQ = {"method": "gptq", "bits": 4, "group_size": 128}
 AWQ = {"method": "awq", "bits": 4, "group_size": 128}
@@ -71,11 +71,6 @@ def test_zero_points_of_a_symmetric_scheme_go_with_refined_groups() -> None:
     assert scheme is not None
     assert scheme.bytes(Part(8, 256)) == 8 * 256 // 2 + 8 * 2 * 2.5
     assert scheme.bytes(Part(8, 96, 1, (1, 32))) == 8 * 96 // 2 + 8 * 3 * 2
-
-
-def test_what_kernels_fill_up_has_no_scales() -> None:
-    plain = MXFP4.bytes(Part(64, 96))
-    assert MXFP4.bytes(Part(64, 96, filled=64 * 160)) == plain + 64 * 160 // 2
 
 
 def test_what_is_unpacked_counts_where_it_was_packed() -> None:

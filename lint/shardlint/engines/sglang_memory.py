@@ -26,6 +26,8 @@ ABSORBED: Final = "kv_b_proj"
 MXFP4_UNITS: Final = {"10.0": 256, "10.3": 256}
 """quantization/mxfp4.py: what the width of an expert is rounded up to, by card."""
 MXFP4_USUAL: Final = 64
+ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
+"""lora/layers.py: linear layers; those of routed experts are not counted."""
 BESIDE: Final = (
     "activations and CUDA graphs are taken to fit into the memory that the share leaves free",
 )
@@ -35,6 +37,7 @@ class SGLangMemory:
     """The memory rules of one release."""
 
     share_of: ShareOf = "free_before_load"
+    adapted = ADAPTED
 
     def __init__(self, release: str) -> None:
         self.release = release

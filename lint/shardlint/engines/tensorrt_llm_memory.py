@@ -35,6 +35,7 @@ class TensorRTLLMMemory:
     share_of: ShareOf = "free_after_load"
     key: Hashable = "1.0.0"
     cuts: Hashable = "1.0.0"
+    adapted: frozenset[str] = frozenset()
 
     def settled(
         self,

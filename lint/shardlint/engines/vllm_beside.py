@@ -9,68 +9,37 @@ is data (data/vllm_memory.json); what no source tells is fitted to printed logs 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from math import isqrt
+from typing import Final
 
+from shardlint.engines import vllm_sparse
+from shardlint.engines.cuts import rounded_up
+from shardlint.engines.vllm_kernels import is_mxfp4
+from shardlint.engines.vllm_run import (
+    ELEMENT,
+    GIB,
+    INTERVALS,
+    MIB,
+    Run,
+    Runner,
+    Span,
+    alike,
+    constant,
+    rules,
+    table,
+)  # fmt: skip
 from shardlint.footprint import Beside, Settings
-from shardlint.plan import Device, Layout, ModelFacts, Ranks, Releases
-from shardlint.record import record
+from shardlint.matrices import StateGroup
+from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
-GIB: Final = 1 << 30
-MIB: Final = 1 << 20
-ELEMENT: Final = {"float32": 4, "float": 4}
-"""Bytes of an activation by type; 2 for all others."""
+__all__ = ["INTERVALS", "alike", "beside", "constant", "defaults", "rules", "table"]
+
 LONG_CONTEXT: Final = 32768
 """V0 takes prompts in chunks above this length (arg_utils.py of 0.6.0 to 0.10.0)."""
 PAGE: Final = 16
-
-Runner: TypeAlias = Literal["v0", "v1", "v2"]
-Span: TypeAlias = Mapping[str, Any]
-
-INTERVALS: Final = (
-    "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
-    "v2_profiles", "persistent_counted", "experts", "latent", "encoder_cache_expanded", "tower",
-    "symmetric", "fused_all_reduce", "context_whole",
-)  # fmt: skip
-RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
-
-
-@cache
-def table() -> Mapping[str, Any]:
-    path = Path(__file__).parent / "data" / "vllm_memory.json"
-    loaded: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
-
-
-@cache
-def constant(name: str, capability: str | None = None) -> float:
-    """A constant in the unit of its name; by compute capability where it depends on that."""
-    value = table()["constants"][name]["value"]
-    if isinstance(value, Mapping):
-        value = value.get(capability or "", value[""])
-    return float(value)
-
-
-@lru_cache(maxsize=256)
-def rules(release: str) -> Mapping[str, Span]:
-    """The row of each interval that holds for one release."""
-    at = Releases(release, release)
-
-    def holds(spans: list[Span]) -> Span:
-        return next(span for span in spans if at.within(span.get("since"), span.get("until")))
-
-    known = table()
-    found = {name: holds(known[name]) for name in INTERVALS}
-    return found | {f"sampler {name}": holds(known["sampler"][name]) for name in RUNNERS}
-
-
-def alike(release: str) -> tuple[int, ...]:
-    """Equal for releases that need and fill in the same."""
-    return tuple(id(span) for span in rules(release).values())
+FLOAT32: Final = 4
 
 
 # ---------------------------------------------------------------------------------- settings
@@ -245,35 +214,6 @@ def _captured(
 # -------------------------------------------------------------------------------- the memory
 
 
-@record(kw_only=True)
-class _Run:
-    """One profile run: what is asked, in numbers."""
-
-    model: ModelFacts
-    ranks: Ranks
-    layout: Layout
-    settings: Settings
-    told: Mapping[str, Span]
-    runner: Runner
-    capability: str | None
-    tokens: int
-    seqs: int
-    element: int
-
-    @property
-    def tp(self) -> int:
-        return self.ranks.dense_tp
-
-    @property
-    def hidden(self) -> int:
-        return self.model.hidden_size or 0
-
-    @property
-    def eager(self) -> bool:
-        """Layers run as they are written; V0 never profiles a compiled model."""
-        return bool(self.settings.enforce_eager) or self.runner == "v0"
-
-
 def beside(
     model: ModelFacts,
     ranks: Ranks,
@@ -284,7 +224,7 @@ def beside(
 ) -> Beside:
     """What the fullest rank needs beside weights and KV cache, in bytes."""
     told = rules(release)
-    run = _Run(
+    run = Run(
         model=model, ranks=ranks, layout=layout, settings=settings, told=told,
         runner=_runner(told, model, settings, device),
         capability=_capability(device),
@@ -297,40 +237,51 @@ def beside(
         collectives=_collectives(run, device),
         activations=_activations(run),
         graphs=_graphs(run),
+        loaded=_loaded(run),
         rest=_kept_states(run),
         graphs_outside=not _graphs_estimated(run),
         counts_others=bool(told["context_whole"]["value"]) and run.runner == "v1",
     )
 
 
-def _activations(run: _Run) -> int:
+def _activations(run: Run) -> int:
     """The fullest of three phases: the tower, the layers, the sampler."""
-    experts = _experts(run)
+    experts, shared = _experts(run), vllm_sparse.workspace(run)
+    if run.told["experts"]["kept"] and not _triton(
+        run
+    ):  # they share a room with others, which is never given back
+        experts, shared = 0, max(experts, shared)
     encoded, encoding = _tower(run)
-    layers = encoded + _layers(run, experts)
-    kept = experts if run.told["experts"]["kept"] else 0
-    sampled = encoded + _sampler(run) + kept
+    layers = encoded + shared + _layers(run, experts)
+    sampled = encoded + shared + _sampler(run)
     blas = int(constant("blas_mib", run.capability) * MIB)
     return max(encoding, layers, sampled) + blas
 
 
-def _layers(run: _Run, experts: int) -> int:
+def _layers(run: Run, experts: int) -> int:
     """The fullest point of one layer for all tokens of the batch: its MLP or its attention."""
     model, tp, hidden = run.model, run.tp, run.hidden
     queries = -(-(model.attention_heads or 0) // tp) * _head(model)
     width = max(_dense_width(model), model.shared_expert_intermediate_size or 0)
+    streams = vllm_sparse.streams(model)
     # Written out, names of callers keep tensors: the layer's input, the residual, the outputs of
     # attention and of the MLP, the latter once more when it was summed over ranks. A compiled piece
     # holds its arguments (attention's output, the residual) and the new residual.
     carried = (4 + (tp > 1)) * hidden if run.eager else 2 * hidden + queries
     if model.moe and not run.eager:
         carried += 2 * hidden
+    if streams:
+        carried = vllm_sparse.carried(run)
     each = run.tokens * run.element
     mlp = (carried + 3 * width // tp) * each + experts
     if model.moe:
         mlp += run.tokens * (model.num_experts or 0) * (run.element + 4)
-    attention = (4 * hidden + _attention(model, tp, queries)) * each + _latent(run)
-    received = 2 * hidden * each if run.layout.pp > 1 else 0
+    if streams:
+        attention = carried * each + vllm_sparse.pressed_attention(run)
+    else:
+        attention = (4 * hidden + _attention(model, tp, queries)) * each
+        attention += vllm_sparse.index_queries(run) + max(_latent(run), vllm_sparse.scores(run))
+    received = max(2, streams) * hidden * each if run.layout.pp > 1 else 0
     return max(mlp, attention) + received
 
 
@@ -347,34 +298,51 @@ def _dense_width(model: ModelFacts) -> int:
 
 
 def _attention(model: ModelFacts, tp: int, queries: int) -> int:
-    """Elements of one token while attention or its recurrence runs: the projection, its parts, the
-    output."""
-    linear = (model.linear_num_key_heads or 0) * (model.linear_key_head_dim or 0) * 2
-    linear += (model.linear_num_value_heads or 0) * (model.linear_value_head_dim or 0) * 3
+    """Elements of one token while attention or its recurrence is prepared: the projection, its
+    parts, the output. In the profile run kernels of a recurrence get no tokens."""
     if model.mla:
         heads = -(-(model.attention_heads or 0) // tp)
         query = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
         low = (model.q_lora_rank or 0) + (model.kv_lora_rank or 0) + (model.qk_rope_head_dim or 0)
         return heads * (query + (model.v_head_dim or 0)) + 2 * low
     kv = max(1, (model.kv_heads or 0) // tp) * _head(model)
-    return max(3 * queries + 3 * kv, 2 * linear // tp)
+    recurrent = [_recurrent(group, model.model_type) for group in model.states]
+    return max([3 * queries + 3 * kv, *(-(-size // tp) for size in recurrent)])
 
 
-def _latent(run: _Run) -> int:
+def _recurrent(group: StateGroup, model_type: str | None) -> int:
+    """Elements of one token in a layer with a state of fixed size, before tensor parallelism.
+
+    Mamba 2: the projection, two turned copies of what goes into the convolution, the output and
+    its gated norm (mamba_mixer2.py). Delta rule: queries, keys, values and gates of one projection,
+    the output, its norm; Qwen3-Next takes the projection apart into copies (qwen3_next.py).
+    """
+    mixed = group.channels + group.groups * group.group_channels
+    if group.kind == "mamba2":
+        inner = group.channels
+        return inner + mixed + group.heads + 2 * mixed + 2 * inner
+    values = group.heads * isqrt(group.state)
+    copies = 2 * mixed if model_type == "qwen3_next" else 0
+    return mixed + 3 * values + copies
+
+
+def _latent(run: Run) -> int:
     """MLA: room for keys and values of cached context (mla_attention.py), in the profile run."""
-    most: int = run.told["latent"]["tokens"]
+    span = run.told["latent"]
+    most: int = span["tokens"]
     if not run.model.mla or not most or run.runner == "v0":
         return 0
     model, settings = run.model, run.settings
-    page = settings.block_size or PAGE
-    wanted = max(8 * (settings.max_model_len or most), 4 * (settings.max_num_seqs or 0) * page)
+    if vllm_sparse.chooser(model) is not None and not span["sparse"]:
+        return 0
+    page = (settings.block_size or PAGE) * (settings.max_num_seqs or 0)
+    wanted = max(min(max(8 * (settings.max_model_len or most), 4 * page), most), page)
     heads = -(-(model.attention_heads or 0) // run.tp)
     size: int = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
-    wanted = min(wanted, most)
     return wanted * heads * size * run.element
 
 
-def _experts(run: _Run) -> int:
+def _experts(run: Run) -> int:
     """Buffers of the experts' kernels: both products in one place, the activation in another.
 
     Kernels that keep them (fused_moe.py, TritonExperts.workspace_shapes) give the activation room
@@ -387,6 +355,8 @@ def _experts(run: _Run) -> int:
     chunk: int = run.told["experts"]["chunk"]
     width = (model.moe_intermediate_size or model.intermediate_size or 0) // run.ranks.moe_tp
     tokens = run.tokens * run.ranks.attention_dp
+    if _triton(run):  # one product, activated as it is made (gpt_oss_triton_kernels_moe.py)
+        return tokens * (each * width + run.hidden) * run.element + _gathered(run)
     if chunk:
         tokens = min(tokens, chunk)
     gathered = _gathered(run)
@@ -397,13 +367,21 @@ def _experts(run: _Run) -> int:
     return (tokens * each * rooms + run.tokens * run.hidden) * run.element + gathered
 
 
-def _gathered(run: _Run) -> int:
+def _triton(run: Run) -> bool:
+    """Experts in MXFP4 run in Triton's kernels: some classes, on capability 9.0."""
+    model, family = run.model, (run.capability or "").partition(".")[0]
+    if family != "9" or model.architecture not in table()["triton_mxfp4"]:
+        return False
+    return is_mxfp4(model.quantization or {}) and run.settings.quantization is None
+
+
+def _gathered(run: Run) -> int:
     """With data parallelism a rank's experts see the tokens of all ranks, there and back."""
     dp = run.ranks.attention_dp
     return 2 * run.tokens * dp * run.hidden * run.element if dp > 1 else 0
 
 
-def _sampler(run: _Run) -> int:
+def _sampler(run: Run) -> int:
     """Logits of all sequences, and what sorts and draws from them; whole on every rank."""
     states = run.tokens * run.hidden * run.element
     if run.settings.pooling:
@@ -423,17 +401,18 @@ def _sampler(run: _Run) -> int:
     return states + 2 * seqs * run.hidden * run.element + int(each * seqs * vocabulary) + buffer
 
 
-def _tower(run: _Run) -> tuple[int, int]:
+def _tower(run: Run) -> tuple[int, int]:
     """Bytes of the tower's outputs, which are kept through the run, and of its own peak."""
     model, settings = run.model, run.settings
-    item = table()["encoders"].get(model.model_type)
-    if item is None or not model.vision_tower or settings.text_only:
+    item = _item(run)
+    if item is None or settings.skip_tower:
         return 0, 0
     if run.runner == "v2" and not run.told["v2_profiles"]["tower"]:
         return 0, 0
     tokens: int = item["tokens"]
     budget = max(run.tokens, tokens)
-    items = min(max(1, budget // tokens), max(1, run.seqs))
+    prompts = max(1, run.seqs) * max(1, run.length // tokens)
+    items = min(max(1, budget // tokens), prompts)
     rows = budget if run.told["encoder_cache_expanded"]["value"] else tokens
     levels = 1 + (model.deepstack_levels or 0)
     outputs = items * rows * run.hidden * levels * run.element
@@ -444,10 +423,22 @@ def _tower(run: _Run) -> tuple[int, int]:
     return outputs, outputs + int(peak)
 
 
-def _v0_prompts(run: _Run) -> int:
+def _item(run: Run) -> Span | None:
+    """The largest image of the model, as its processor makes it; None: it takes none."""
+    own: Span | None = table()["encoders"].get(run.model.model_type)
+    if own is None or not run.model.vision_tower or run.settings.text_only:
+        return None
+    pixels, each = run.settings.max_pixels, own.get("pixels")
+    if not pixels or not each:
+        return own
+    tokens = max(1, pixels // each)
+    return {**own, "tokens": tokens, "patches": tokens * own["patches"] // own["tokens"]}
+
+
+def _v0_prompts(run: Run) -> int:
     """V0 gives each of its prompts one largest item (worker/model_runner.py, profile_run)."""
-    item = table()["encoders"].get(run.model.model_type)
-    if item is None or not run.model.vision_tower or run.settings.text_only:
+    item = _item(run)
+    if item is None:
         return run.seqs
     return max(1, min(run.seqs, run.tokens // int(item["tokens"])))
 
@@ -465,7 +456,44 @@ def _tower_width(model: ModelFacts) -> int:
     return (model.vision_heads or 16) * 80
 
 
-def _kept_states(run: _Run) -> int:
+def _loaded(run: Run) -> int:
+    """Buffers that are made with the model: tables of positions, tokens that a sparse attention
+    chose, streams for a draft."""
+    return _positions(run) + _scales(run) + vllm_sparse.kept(run)
+
+
+def _scales(run: Run) -> int:
+    """Scales of experts in MXFP4: Triton gets a copy of its own, and until the release in the table
+    the loaded ones are kept beside it (quantization/mxfp4.py)."""
+    model = run.model
+    if not run.told["scales_twice"]["value"] or not _triton(run):
+        return 0
+    parts = [
+        (run.expert(weight), len(block.layers))
+        for block in model.weights
+        for weight in block.weights
+        if weight.part == "expert" and weight.inputs > 1
+    ]
+    cells = sum(
+        part.count * rounded_up(part.outputs, 256) * (part.inputs // 32) * n for part, n in parts
+    )
+    return cells // run.layout.pp
+
+
+def _positions(run: Run) -> int:
+    """Cosines and sines of all positions (rotary_embedding/base.py): once, whatever the layers.
+
+    By type: the part of a head that is turned; times as many positions (MRotaryEmbedding), or as
+    many tables. DeepSeek-V4 has two of them, in float32 (DeepseekV4ScalingRotaryEmbedding).
+    """
+    model = run.model
+    own: Span = table()["positions"].get(model.model_type, {})
+    width = model.qk_rope_head_dim or int(_head(model) * own.get("part", 1))
+    cells = (model.max_position_embeddings or 0) * width * int(own.get("times", 1))
+    return 2 * cells * FLOAT32 if vllm_sparse.streams(model) else cells * run.element
+
+
+def _kept_states(run: Run) -> int:
     """What is kept beside the weights, where the profile counts all that is used: the allocator's
     gaps, and the V2 runner's counts of tokens for penalties (gpu/sample/penalties.py)."""
     if not run.told["persistent_counted"]["value"]:
@@ -477,14 +505,14 @@ def _kept_states(run: _Run) -> int:
     return int(kept)
 
 
-def _context(run: _Run) -> int:
+def _context(run: Run) -> int:
     name = "context_mib"
     if run.told["context_whole"]["value"] and run.runner == "v1":
         name = "context_whole_mib"
     return int(constant(name, run.capability) * MIB)
 
 
-def _collectives(run: _Run, device: Device | None) -> int:
+def _collectives(run: Run, device: Device | None) -> int:
     """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
     world = run.tp + (run.layout.pp > 1)  # a stage speaks with one rank of the next
     if run.model.moe:  # experts are shared out over all of them
@@ -506,12 +534,12 @@ def _collectives(run: _Run, device: Device | None) -> int:
     return int(total * MIB)
 
 
-def _by_world(span: Span, run: _Run) -> float:
+def _by_world(span: Span, run: Run) -> float:
     found = span.get("mib", {}).get(run.capability, {}).get(str(run.tp), 0)
     return float(found)
 
 
-def _graphs_estimated(run: _Run) -> bool:
+def _graphs_estimated(run: Run) -> bool:
     """Graphs come out of the share; the first V2 runners said that they take nothing."""
     if run.runner == "v2" and not run.told["v2_profiles"]["graphs"]:
         return False
@@ -520,7 +548,7 @@ def _graphs_estimated(run: _Run) -> bool:
     return bool(span["estimated"] if switch not in ("0", "1") else switch == "1")
 
 
-def _graphs(run: _Run) -> int:
+def _graphs(run: Run) -> int:
     """CUDA graphs: one for each size, once more where whole decode batches are captured."""
     sizes = run.settings.capture_sizes
     if not sizes or run.settings.enforce_eager:

@@ -1,14 +1,15 @@
 """How wide vLLM's kernels want the experts of MXFP4 to be, by release and card.
 
 Read in layers/quantization/mxfp4.py (0.10.1 to 0.19) and layers/fused_moe/oracle/mxfp4.py (0.20 to
-0.33): which kernel is taken where nobody asks for one, and what it rounds up to. The layout on
-Hopper is that of triton_kernels, tensor_details/layout_details/hopper_value.py: values are filled
-up to 128 bytes of inputs.
+0.33): which kernel is taken where nobody asks for one, and what it rounds up to. Triton's layout of
+values on Hopper fills up 32 bytes of inputs (triton_kernels, layout_details/hopper_value.py), which
+what is registered has.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from shardlint.engines.vllm_cache_rules import Version, number
 from shardlint.record import record
@@ -16,19 +17,15 @@ from shardlint.record import record
 
 @record
 class Kernel:
-    """What the width of an expert and the hidden size are rounded up to, in elements.
-
-    `inputs` is a further unit of the inputs of either matrix, for which there are no scales.
-    """
+    """What the width of an expert and the hidden size are rounded up to, in elements."""
 
     width: int
     hidden: int = 1
-    inputs: int = 1
 
 
 REGISTERED: Final = Kernel(64)
 """What parameters are made for where no kernel asks for more."""
-TRITON: Final = Kernel(64, 1, 256)
+TRITON: Final = Kernel(64)
 MARLIN: Final = Kernel(128, 256)
 TRTLLM: Final = Kernel(256, 256)
 NARROW_TRTLLM: Final = Kernel(128, 256)
@@ -79,3 +76,12 @@ def mxfp4(release: str, capability: str | None, gpt_oss: bool) -> Kernel:
         if held and not (row.only == OTHERS and gpt_oss):
             return row.kernel
     return REGISTERED
+
+
+def is_mxfp4(quantization: Mapping[str, Any]) -> bool:
+    """Whether the experts of a model are stored as MXFP4."""
+    own: Any = (quantization.get("parts") or {}).get("expert")
+    if own is not None:
+        return str(own.get("quant_algo")) == "MXFP4"
+    named = [str(quantization.get(key)) for key in ("method", "format", "expert_dtype")]
+    return named[0] == "mxfp4" or named[1].startswith("mxfp4") or named[2] == "fp4"

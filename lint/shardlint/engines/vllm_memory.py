@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, Final
 
-from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules, vllm_kernels
+from shardlint.engines import vllm_beside, vllm_cache, vllm_cache_rules, vllm_kernels, vllm_run
 from shardlint.engines.cuts import cut, rounded_up
 from shardlint.engines.vllm_models import PADDED, may_be_whole, shape
 from shardlint.engines.vllm_stages import stage_layers
@@ -20,6 +20,9 @@ from shardlint.matrices import Place, Weight
 from shardlint.plan import Device, Layout, ModelFacts, Ranks
 
 EXPERTS: Final = ("expert",)
+ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
+"""Linear layers that have room for adapters (vllm/lora/layers/base_linear.py); experts later. Not
+counted: embeddings and heads (few classes), towers (with an option), adapters cut by their rank."""
 ABSORBED: Final = "kv_b_proj"
 """Latent attention multiplies by the halves of this matrix: views of it, or of what it is unpacked
 to (attention/backends/mla/common.py, later layers/attention/mla_attention.py)."""
@@ -32,7 +35,9 @@ class VLLMMemory:
 
     def __init__(self, release: str) -> None:
         self.release = release
-        self.cuts: Hashable = vllm_kernels.alike(release)
+        adapted = vllm_run.rules(release)["lora_experts"]["value"]
+        self.adapted = ADAPTED | {"expert"} if adapted else ADAPTED
+        self.cuts: Hashable = (vllm_kernels.alike(release), adapted)
         self.key: Hashable = (
             vllm_beside.alike(release), vllm_cache_rules.rules(release), vllm_kernels.alike(release)
         )  # fmt: skip
@@ -130,16 +135,12 @@ def _expert(
         part = Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
     down = weight.split == "columns"
     quantization: Any = model.quantization or {}
-    if _is_mxfp4(quantization):
+    if vllm_kernels.is_mxfp4(quantization) and settings.quantization is None:
         gpt_oss = str(model.model_type) == "gpt_oss"
         kernel = vllm_kernels.mxfp4(release, settings.compute_capability, gpt_oss)
         units = (kernel.hidden, kernel.width) if down else (kernel.width, kernel.hidden)
-        outputs, inputs = rounded_up(part.outputs, units[0]), part.inputs
-        if inputs > 1:  # a bias has none
-            inputs = rounded_up(inputs, units[1])
-            more = outputs * (rounded_up(inputs, kernel.inputs) - inputs) * part.count
-            return Part(outputs, inputs, part.count, filled=more)
-        return Part(outputs, inputs, part.count)
+        inputs = part.inputs if part.inputs == 1 else rounded_up(part.inputs, units[1])  # a bias: 1
+        return Part(rounded_up(part.outputs, units[0]), inputs, part.count)
     width = part.inputs if down else part.outputs
     block = _block(quantization)
     if block is not None and width % block:
@@ -159,11 +160,3 @@ def _group(group: int, width: int) -> int:
 
 
 LEAST_GROUP: Final = 32
-
-
-def _is_mxfp4(quantization: Mapping[str, Any]) -> bool:
-    own: Any = (quantization.get("parts") or {}).get("expert")
-    if own is not None:
-        return str(own.get("quant_algo")) == "MXFP4"
-    named = [str(quantization.get(key)) for key in ("method", "format", "expert_dtype")]
-    return named[0] == "mxfp4" or named[1].startswith("mxfp4") or named[2] == "fp4"

@@ -61,6 +61,8 @@ def memory(parsed: ParsedWords, options: Mapping[str, Known[Any]]) -> Memory:
         whole_tower=told.any(_whole_tower, "mm_encoder_tp_mode",
                              "enable_multimodal_encoder_data_parallel"),
         text_only=told.any(_text_only, "language_model_only", "limit_mm_per_prompt"),
+        skip_tower=parsed.switched("--skip-mm-profiling"),
+        max_pixels=told.any(_max_pixels, "mm_processor_kwargs"),
         capture_sizes=told.capture_sizes(),
         variables=MappingProxyType(
             {name: options[name] for name in VARIABLES if name in options}
@@ -161,6 +163,17 @@ def _text_only(asked: Any, limits: Any) -> bool:
     limit = _config(limits)
     none = all(_limit(value) == 0 for value in limit.values())
     return bool(asked) or (none and all(name in limit for name in MODALITIES))
+
+
+def _max_pixels(config: Any) -> int | None:
+    """The largest image that the processor makes, stated at the top or for images alone."""
+    told = _config(config)
+    for place in (told, _config(told.get("images_kwargs"))):
+        edge = _config(place.get("size")).get("longest_edge")
+        for value in (place.get("max_pixels"), edge):
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
 
 
 def _limit(value: Any) -> Any:

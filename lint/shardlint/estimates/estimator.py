@@ -370,8 +370,6 @@ def _said_of(made: Footprint) -> Said:
         said.append("the layout of the KV cache is not known: its tokens are not counted")
     elif made.settings.max_model_len is None:
         said.append("the longest request is not known: tokens and requests are not counted")
-    if made.settings.draft not in (None, "mtp", "ngram", "suffix"):
-        said.append(f"weights and cache of the draft ({made.settings.draft}) are left out")
     return tuple(said)
 
 

@@ -34,6 +34,8 @@ CHECKPOINT_ALONE: Final = "checkpoint"
 """Weights that no engine loads."""
 DRIVERS_DIFFER: Final = 1.005
 """One card under two drivers: 23.58 and 23.68 GiB of an RTX 3090, 139.8 and 140.4 of an H200."""
+COUNTED_DRAFTS: Final = (None, "mtp", "ngram", "suffix")
+"""Ways of drafting whose weights stand in the model's own checkpoint, or that have none."""
 DRIVER_KEEPS_MIB: Final = 530
 """What engines see of a card less than its driver prints: 430 to 730 MiB on twelve cards."""
 
@@ -84,17 +86,7 @@ def stage_weights(
 ) -> tuple[Weights, ...]:
     """The weights of each pipeline stage, of the rank that holds most of them."""
     of = _layers_of(model.weights)
-    sized = [
-        _Sized(
-            block,
-            tuple(
-                (weight, rules.part(weight, model, ranks, settings))
-                for weight in block.weights
-                if weight.where != CHECKPOINT_ALONE
-            ),
-        )
-        for block in model.weights
-    ]
+    sized = [_sized(block, model, ranks, settings, rules) for block in model.weights]
     every = rules.everywhere(model)
     stages = rules.stages(model.num_layers or 0, layout)
     return tuple(
@@ -119,7 +111,23 @@ class _Stage:
 @record
 class _Sized:
     block: Block
-    parts: tuple[tuple[Weight, Part], ...]
+    parts: tuple[tuple[Weight, Part, int], ...]
+    """With the bytes of its adapters on one layer."""
+
+
+def _sized(
+    block: Block, model: ModelFacts, ranks: Ranks, settings: Settings, rules: MemoryRules
+) -> _Sized:
+    adapted = rules.adapted if settings.max_loras and block.place == "layers" else frozenset()
+    parts = []
+    for weight in block.weights:
+        if weight.where != CHECKPOINT_ALONE:
+            part = rules.part(weight, model, ranks, settings)
+            beside = (
+                _adapters(part, settings) if weight.part in adapted and weight.inputs > 1 else 0
+            )
+            parts.append((weight, part, beside))
+    return _Sized(block, tuple(parts))
 
 
 def _layers_of(blocks: tuple[Block, ...]) -> Mapping[str, int]:
@@ -145,7 +153,7 @@ def _stage(
         block = item.block
         layers = tuple(layer for layer in block.layers if layer in stage.ranges[stage.at])
         held = _held(block, layers, stage, model, settings)
-        for weight, part in item.parts:
+        for weight, part, adapters in item.parts:
             if not held or (held == "embedding" and weight.part != held):
                 continue
             if block.place == "first" and stage.at > 0 and weight.where == "engine":
@@ -156,20 +164,14 @@ def _stage(
             else:
                 name = "draft" if block.place == "draft" else weight.part
                 parts[name] = parts.get(name, 0) + bytes
-            if block.place == "layers" and (adapters := _adapters(weight, part, settings)):
+            if adapters:
                 parts["adapters"] = parts.get("adapters", 0) + adapters * len(layers)
     return Weights(parts=MappingProxyType(parts), unknown=frozenset(unknown), stage=stage.at)
 
 
-ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
-"""Parts of which adapters (LoRA) have a pair for each matrix; those of experts are not counted."""
-
-
-def _adapters(weight: Weight, part: Part, settings: Settings) -> int:
-    """Bytes of the places for adapters beside a weight of one layer: one matrix in, one out."""
+def _adapters(part: Part, settings: Settings) -> int:
+    """Bytes of the room for adapters beside a weight of one layer: one matrix in, one out."""
     rank = settings.max_loras * settings.max_lora_rank
-    if not rank or weight.part not in ADAPTED or weight.inputs == 1:
-        return 0
     return rank * (part.outputs + part.inputs) * part.count * SIXTEEN
 
 
@@ -232,11 +234,18 @@ def footprint(
         cache=rules.cache(model, ranks, layout, settings, device),
         settings=settings,
         offloaded=offloaded,
-        assumes=beside.assumes,
+        assumes=beside.assumes + _left_out(settings),
     )
     budget = _budget(made, rules.share_of, settings.share)
     stated = settings.kv_bytes
     return replace(made, budget=budget, kv=budget - made.needed if stated is None else stated)
+
+
+def _left_out(settings: Settings) -> tuple[str, ...]:
+    """What is not counted: with it, more memory is needed, never less."""
+    if settings.draft in COUNTED_DRAFTS:
+        return ()
+    return (f"weights and cache of the draft ({settings.draft}) are left out",)
 
 
 def on_more(made: Footprint, total: int) -> Footprint:

@@ -55,7 +55,7 @@ class Scheme:
             rows, columns = block[0] or outputs, block[1] or inputs
             zero = 0 if self.symmetric and block != self.block else self.zero
             total += _ceil(outputs, rows) * _ceil(inputs, columns) * (self.scale + zero)
-        return int(total) * part.count + int(part.filled * self.bits / 8)
+        return int(total) * part.count
 
     def scales(self, outputs: int, inputs: int) -> int:
         """Scales of one matrix; 0 where there are none, or one for all of it."""
