@@ -268,7 +268,13 @@ sliding windows, recurrent layers or sparse attention are not counted.
 ## Verdict
 
 `fits`, `tight` or `does_not_fit`: whether one request of the longest length fits. The band is how
-far real logs were off in models of the kind; `fits` and `does_not_fit` hold anywhere in it.
+far real logs were off in models of the kind; `fits` and `does_not_fit` hold anywhere in it. Plain
+attention has logs enough of its own. Of sliding windows, recurrent layers and latent attention few
+servers print all that is needed: they take the widest band of all logs, and the report says so.
+
+Where a model has several groups of layers, some releases of vLLM log the tokens of the cache
+divided among them. `kv_cache_tokens` is what the log says; requests and the longest context count what
+really fits.
 
 ## Batch
 

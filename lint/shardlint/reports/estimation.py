@@ -147,7 +147,13 @@ def _cache(found: Estimate) -> Iterator[tuple[str, str]]:
     if tokens is None or concurrency is None or longest is None:
         yield "KV cache", size
     else:
-        yield "KV cache", f"{tokens:,} tokens{each}"
+        groups = len(made.cache.groups)
+        counted_so = (
+            f", as the log counts them: divided among {groups} groups of layers"
+            if made.cache.line == "blocks" and groups > 1
+            else ""
+        )
+        yield "KV cache", f"{tokens:,} tokens{each}{counted_so}"
         yield "requests", f"{concurrency:,.2f} of {longest:,} tokens at the same time{each}"
     yield "context", f"{found.max_context or 0:,} tokens at most"
 
