@@ -273,8 +273,8 @@ attention has logs enough of its own. Of sliding windows, recurrent layers and l
 servers print all that is needed: they take the widest band of all logs, and the report says so.
 
 Where a model has several groups of layers, some releases of vLLM log the tokens of the cache
-divided among them. `kv_cache_tokens` is what the log says; requests and the longest context count what
-really fits.
+divided among them. `kv_cache_tokens` is what the log says; requests and the longest context count
+what really fits.
 
 ## Batch
 
