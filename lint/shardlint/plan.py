@@ -657,6 +657,8 @@ class ServingPlan:
     """The model or folder whose config.json gives the shape, where that is not the model itself."""
     served_name: Known[str] = Known.unset()
     role: str | None = None
+    platform: str | None = None
+    """The operator or chart that makes pods of it."""
     namespace: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Labels of the pods, which selectors look at."""

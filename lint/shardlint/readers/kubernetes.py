@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
 
-from shardlint.known import Case, Known, Text
-from shardlint.plan import Device, Fleet, Launch, Placement, Router, ServingPlan, Site
+from shardlint.known import Known
+from shardlint.plan import Fleet, Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers._pod import Pod, indexed, surroundings, texts
-from shardlint.readers.edits import TextSite
-from shardlint.readers.holes import Holes, concat
-from shardlint.readers.plans import (
-    Host,
-    around,
-    distinct,
-    during,
-    finished,
-    plan_of,
-    processes,
-    ray_in,
+from shardlint.readers.plans import finished
+from shardlint.readers.pods import (
+    Owner,
+    container_plans,
+    kind_of,
+    objects,
+    pod_plans,
+    string_map,
 )
 from shardlint.readers.yaml_files import read_yaml, yaml_like
-from shardlint.readers.yaml_tree import Node, integer, placeholder
-from shardlint.record import record
-from shardlint.source import Mapped, Origin, Source, Span
+from shardlint.readers.yaml_tree import Node, integer
+from shardlint.source import Source
 
 POD_SPECS: Mapping[str, tuple[str, ...]] = {
     "Pod": ("spec",),
@@ -41,20 +34,8 @@ POD_SPECS: Mapping[str, tuple[str, ...]] = {
 GROUPS = ("apps", "batch", "")
 REPLICATED = ("Deployment", "StatefulSet", "ReplicaSet")
 
-RESOURCES = re.compile(
-    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|google\.com/tpu|"
-    r"huawei\.com/ascend.*|cloud-tpus\.google\.com/.*)$",
-    re.IGNORECASE,
-)
-"""Resources of which one unit is one device that a rank can use."""
-
-UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.com/gpu\..+)$")
-"""Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
-
 _KEYS = re.compile(r"""^[ \t-]*["']?(?:kind|containers|command|args)["']?[ \t]*:""", re.MULTILINE)
 _KEYS_INLINE = re.compile(r"""["'{,][ \t]*["']?(?:kind|containers|command|args)["']?[ \t]*:""")
-
-SUPPRESS = "shardlint/ignore"
 
 
 class KubernetesReader:
@@ -74,161 +55,53 @@ class KubernetesReader:
         plans: list[ServingPlan] = []
         routers: list[Router] = []
         for index, root in enumerate(roots):
-            for node, path in _objects(root, f"{index}:"):
+            for node, path in objects(root, f"{index}:"):
                 plans.extend(_plans(node, path, context))
                 routers.extend(_routers(node, path))
         return ReadResult(plans=finished(plans), routers=tuple(routers))
-
-
-def _objects(root: Node, path: str) -> Iterator[tuple[Node, str]]:
-    """The object itself, or the items of a List."""
-    items = root.get("items") if (root.string("kind") or "").endswith("List") else None
-    if items is not None and items.kind == "list":
-        for index, item in enumerate(items.items):
-            yield item, f"{path}/items/{index}"
-    elif root.kind == "map":
-        yield root, path
 
 
 # -------------------------------------------------------------------------------------- plans
 
 
 def _plans(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
-    kind, group = node.string("kind"), (node.string("apiVersion") or "").rpartition("/")[0]
-    if kind is None:
+    group, kind = kind_of(node)
+    if not kind:
         yield from _fragment(node, path, context)
     elif kind in POD_SPECS and group in GROUPS:
         spec = node.get(*POD_SPECS[kind])
         if spec is not None and spec.kind == "map":
             spec_path = path + "".join(f"/{step}" for step in POD_SPECS[kind])
-            yield from _pod(_Object(node, kind, path), spec, spec_path, context)
+            for plan in pod_plans(_owner(node, kind, path), spec, spec_path, context):
+                yield _grouped(plan, kind)
+
+
+def _owner(node: Node, kind: str, path: str) -> Owner:
+    replicas = integer(node.get("spec", "replicas"))
+    return Owner(
+        node=node,
+        kind=kind,
+        path=path,
+        pod=POD_SPECS[kind][:-1],
+        fleet=Fleet(replicas=replicas) if kind in REPLICATED else Fleet(),
+    )
 
 
 def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
     """A map with the keys of a container or of a pod spec and no kind."""
     if node.get("services") is not None or node.get("apiVersion") is not None:
         return
-    owner = _Object(node, "k8s-fragment", path)
+    owner = Owner(node=node, kind="k8s-fragment", path=path, whole=False)
     containers = node.get("containers")
     if containers is not None and containers.kind == "list":
-        yield from _pod(owner, node, path, context)
+        yield from pod_plans(owner, node, path, context)
     elif _is_container(node):
-        yield from _container(owner, None, node, path, context)
+        yield from container_plans(owner, None, node, path, context)
 
 
 def _is_container(node: Node) -> bool:
     lists = [node.get(key) for key in ("command", "args")]
     return any(item is not None and item.kind == "list" for item in lists)
-
-
-@record
-class _Object:
-    """A Kubernetes object and what all of its containers share."""
-
-    node: Node
-    kind: str
-    path: str
-
-    @property
-    def name(self) -> str:
-        return self.node.string("metadata", "name") or ""
-
-    @property
-    def namespace(self) -> str | None:
-        return self.node.string("metadata", "namespace")
-
-    @property
-    def pod(self) -> tuple[str, ...]:
-        """The path of what becomes the pod: the owner of the pod spec."""
-        return POD_SPECS.get(self.kind, ())[:-1]
-
-    def pod_labels(self) -> Mapping[str, str]:
-        """Labels of the pods, which is where selectors look."""
-        return string_map(self.node.get(*self.pod, "metadata", "labels"))
-
-    def notes(self) -> Mapping[str, Node]:
-        """Annotations of the object and of its pods."""
-        found = (self.node.get(*path, "metadata", "annotations") for path in ((), self.pod))
-        return {name: node for each in found for name, node in texts(each).items()}
-
-    def suppressed(self) -> Mapping[str, Origin]:
-        found: dict[str, Origin] = {}
-        for path in ((), self.pod):
-            note = self.node.get(*path, "metadata", "annotations", SUPPRESS)
-            if note is not None and note.is_string:
-                for selector in note.value.split(":", 1)[0].split(","):
-                    if selector.strip():
-                        found[selector.strip()] = note.origin
-        return MappingProxyType(found)
-
-
-def string_map(node: Node | None) -> Mapping[str, str]:
-    if node is None:
-        return MappingProxyType({})
-    return MappingProxyType({k.value: v.value for k, v in node.entries() if v.kind == "scalar"})
-
-
-def _pod(owner: _Object, spec: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
-    """Plans of the containers, and of init containers that go on running beside them."""
-    elsewhere = ray_in(spec)
-    for key in ("containers", "initContainers"):
-        found = spec.get(key)
-        for index, node in enumerate(found.items if found is not None else []):
-            runs = key == "containers" or node.string("restartPolicy") == "Always"
-            if node.kind == "map" and runs:
-                where = f"{path}/{key}/{index}"
-                yield from _container(owner, spec, node, where, context, elsewhere)
-
-
-def _container(
-    owner: _Object,
-    spec: Node | None,
-    node: Node,
-    path: str,
-    context: ReadContext,
-    elsewhere: str | None = None,
-) -> Iterator[ServingPlan]:
-    holes = Holes(node.source.text)
-    env = environment(node, holes)
-    command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
-    image = node.get("image")
-    host = _host(owner, spec, node, path, context)
-    started = processes((*command, *args), env, _argv_origin(node))
-    host = around(host, started, elsewhere)
-    plans: list[ServingPlan] = []
-    for process, during_it in during(host, started):
-        launch = Launch(
-            origin=process.origin,
-            argv=holes.restore(process.argv),
-            image=_image(image, holes),
-            env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
-            argv_complete=bool(command) or process.of_script,
-        )
-        plan = plan_of(launch, during_it, context)
-        if plan is not None:
-            plans.append(_grouped(plan, owner.kind))
-    yield from distinct(plans)
-
-
-def _argv_origin(node: Node) -> Origin:
-    for key in ("args", "command"):
-        if (found := node.get(key)) is not None:
-            return found.origin
-    return node.origin
-
-
-def _image(node: Node | None, holes: Holes) -> Known[str]:
-    if node is None:
-        return Known.unset()
-    reason = placeholder(node.value)
-    return Known.unknown(reason, node.origin) if reason else holes.restored(node.text()).known()
-
-
-def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Text, ...]:
-    if node is None:
-        return ()
-    items = node.items if node.kind == "list" else [node]
-    return tuple(holes.item(expanded(item.text(), env, holes)) for item in items)
 
 
 def _grouped(plan: ServingPlan, kind: str) -> ServingPlan:
@@ -258,231 +131,6 @@ def _groups(pods: Known[int], size: Known[int]) -> Known[int]:
         if count % nodes
         else even
     )
-
-
-# ----------------------------------------------------------------------- what surrounds a container
-
-
-def _host(owner: _Object, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
-    count, sites, resource = _devices(node)
-    label, device = _card(spec, resource, context)
-    whole = owner.kind in POD_SPECS and node.get("image") is not None
-    pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
-    fields, more = surroundings(pod, node)
-    placement = Placement(
-        gpus_per_pod=count,
-        gpu_label=label,
-        gpu=device,
-        gpus_per_node=_node_size(spec, context),
-        device_ids=indexed(count),
-        scope=path,
-        scheduled=whole,
-        **fields,
-    )
-    replicas = integer(owner.node.get("spec", "replicas"))
-    fleet = Fleet(replicas=replicas) if owner.kind in REPLICATED else Fleet()
-    name = node.string("name")
-    full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
-    return Host(
-        source=node.source,
-        kind=owner.kind,
-        name=full or "container",
-        path=path,
-        origin=_place(node),
-        anchors=tuple(_anchors(owner, node)),
-        namespace=owner.namespace,
-        labels=owner.pod_labels(),
-        placement=placement,
-        fleet=fleet,
-        suppressed=owner.suppressed(),
-        sites={**sites, **more},
-        nodes=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
-    )
-
-
-def _place(node: Node) -> Origin:
-    """The image, else the first key: one line that stands for the container."""
-    image = node.get("image")
-    if image is not None:
-        return image.origin
-    return node.pairs[0][0].origin if node.pairs else node.origin
-
-
-def _anchors(owner: _Object, node: Node) -> Iterator[Span]:
-    yield owner.node.span
-    yield node.span
-    for key in ("command", "args"):
-        found = node.get(key)
-        for item in (found.items or [found]) if found is not None else []:
-            if item.style in ("|", ">"):
-                yield item.span
-
-
-def _devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
-    """Devices that the container asks for, the sites of the number, the key of the resource."""
-    asked: dict[str, list[tuple[Node, Node]]] = {}
-    for part in ("limits", "requests"):
-        for key, value in _entries(node.get("resources", part)):
-            name = key.value.strip()
-            if RESOURCES.match(name) or UNCOUNTED.match(name):
-                asked.setdefault(name, []).append((key, value))
-    if not asked:
-        claims = node.get("resources", "claims")
-        why = "the devices come from a resource claim"
-        return Known.unknown(why, claims.origin) if claims else Known.unset(), {}, None
-    name, entries = next(iter(asked.items()))
-    key, value = entries[0]
-    if len(asked) > 1 or UNCOUNTED.match(name):
-        mixed = len(asked) > 1
-        why = f"{' and '.join(asked)} do not add up" if mixed else f"{name} does not count devices"
-        return Known.unknown(why, value.origin), {}, None
-    count = _assuming(integer(value), name, node)
-    site = TextSite(tuple(value.text() for _, value in entries))
-    return count, {"gpus_per_pod": site} if count.is_known else {}, key
-
-
-def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
-    """A count with what must hold for it to be what the engine sees."""
-    if (count.only or 0) < 0:
-        return Known.unknown(f"{count.only} is no number of devices", count.origin)
-    if node.get("resources", "claims") is not None:
-        count = count.assuming("the resource claim adds no device")
-    if resource.startswith("google.com/tpu"):
-        count = count.assuming("each TPU chip is one device")
-    variables = node.get("env")
-    for item in variables.items if variables is not None else []:
-        shown = item.string("name"), item.string("value")
-        if shown == ("NVIDIA_VISIBLE_DEVICES", "all"):
-            count = count.assuming("the runtime does not show the other GPUs of the node")
-    return count
-
-
-def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
-    return () if node is None else node.entries()
-
-
-def _card(
-    spec: Node | None, resource: Node | None, context: ReadContext
-) -> tuple[Known[str], Known[Device]]:
-    """The literal that names the card and the card: a MIG resource, a selector, an affinity."""
-    name = resource.value.strip() if resource is not None else ""
-    if resource is not None and "/mig-" in name:
-        profile = name.split("/", 1)[1]
-        return Known.of(profile, resource.origin), context.device(profile)
-    labels = _node_labels(spec) if spec is not None else {}
-    key, device = context.labels(
-        {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
-    )
-    if key is None:
-        return Known.unset(), device
-    nodes = labels[key]
-    if len(nodes) == 1:
-        return Known.of(nodes[0].value, nodes[0].origin), device
-    cases = tuple(Case(node.value, (("label", node.value),)) for node in nodes)
-    return Known(cases, None, nodes[0].origin), device
-
-
-PARTED = ("shar", "replicas", "mps.", "mig", "partition")
-"""Parts of the labels of nodes whose cards are handed out in parts."""
-
-
-def _node_size(spec: Node | None, context: ReadContext) -> Known[int]:
-    """Devices of a node that the pod can be on, where its labels count them."""
-    labels = _node_labels(spec) if spec is not None else {}
-    values = {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
-    said = [word.lower() for name, words in values.items() for word in (name, *words)]
-    if any(sign in word for word in said for sign in PARTED):
-        return Known.unset()  # such a node hands out more devices than it has cards
-    size = context.node_size({k: words for k, words in values.items() if "instance" not in k})
-    return size if size.is_known else Known.unset()
-
-
-def _node_labels(spec: Node) -> dict[str, list[Node]]:
-    """Labels that the node must have, with the values that are allowed."""
-    found = {
-        key.value: [value] for key, value in _entries(spec.get("nodeSelector")) if value.is_string
-    }
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = spec.get("affinity", "nodeAffinity", required, "nodeSelectorTerms")
-    for term in terms.items[:1] if terms is not None and len(terms.items) == 1 else []:
-        rows = term.get("matchExpressions")
-        for row in rows.items if rows is not None else []:
-            values = row.get("values")
-            nodes = [item for item in values.items if item.is_string] if values is not None else []
-            if row.string("operator") == "In" and nodes:
-                found.setdefault(row.string("key") or "", nodes)
-    return {
-        key: nodes
-        for key, nodes in found.items()
-        if not any(placeholder(node.value) for node in nodes)
-    }
-
-
-# -------------------------------------------------------------------------------- environment
-
-
-def environment(node: Node, holes: Holes) -> dict[str, Text]:
-    """Variables of a container; each may use those before it."""
-    env: dict[str, Text] = {}
-    items = node.get("env")
-    for item in items.items if items is not None and items.kind == "list" else []:
-        name, value = item.string("name"), item.get("value")
-        if name is None:
-            continue
-        if value is not None:
-            env[name] = expanded(value.text(), env, holes)
-        elif item.get("valueFrom") is not None:
-            env[name] = Text.unknown(item.origin, f"{name} comes from another object")
-        else:
-            env[name] = Text(Mapped("", range(0), range(0)), item.origin)
-    return env
-
-
-MOST_CHARACTERS = 100_000
-"""Variables that repeat each other would fill the memory: longer values are not expanded."""
-
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-
-
-def expanded(text: Text, env: Mapping[str, Text], holes: Holes) -> Text:
-    """`$(NAME)` replaced as Kubernetes does; a name that is not set stays as it is written."""
-    mapped = text.mapped
-    if mapped is None or "$" not in mapped.text:
-        return text
-    parts: list[Mapped] = []
-    used: list[Text] = []
-    at = 0
-    for match in _REFERENCE.finditer(mapped.text):
-        value = env.get(match.group(1) or "")
-        if value is not None:
-            used.append(value)
-            replacement = _replacement(value, mapped.span(match.start(), match.end()), holes)
-        elif match.group() == "$$":
-            replacement = mapped.cut(match.start(), match.start() + 1)
-        else:
-            continue
-        parts += mapped.cut(at, match.start()), replacement
-        at = match.end()
-    return _joined(text, [*parts, mapped.cut(at)], used) if parts else text
-
-
-def _replacement(value: Text, span: Span, holes: Holes) -> Mapped:
-    if value.value is None:
-        return holes.make(value.reason or "unresolved", span)
-    return Mapped.all_at(value.value, span)
-
-
-def _joined(text: Text, parts: list[Mapped], used: list[Text]) -> Text:
-    """The text with its variables replaced; nothing but one variable is edited where that is."""
-    if sum(len(part) for part in parts) > MOST_CHARACTERS:
-        return Text.unknown(text.origin, f"expands to more than {MOST_CHARACTERS:,} characters")
-    joined = concat(parts)
-    if not used:
-        return replace(text, mapped=joined)
-    alone = len(used) == 1 and sum(len(part) for part in parts) == len(used[0].mapped or " ")
-    definition = used[0].editable if alone else None
-    related = tuple(value.place for value in used)
-    return Text(replace(joined, literal=False), text.origin, None, related, definition)
 
 
 # ------------------------------------------------------------------------------------ routers
@@ -517,7 +165,7 @@ def _router(
     awareness: set[str],
     selector: Mapping[str, str],
 ) -> Router:
-    owner = _Object(node, kind, path)
+    owner = Owner(node=node, kind=kind, path=path)
     name = node.get("metadata", "name")
     origin = name.origin if name is not None else node.origin
     return Router(

@@ -22,6 +22,7 @@ from shardlint.plan import (
     Placement,
     Reading,
     Releases,
+    Remark,
     ServingPlan,
     Site,
     Unknown,
@@ -90,7 +91,13 @@ class Host:
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
     reinstalled: bool = False
+    platform: str | None = None
+    effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """Fields of the layout as the platform makes them, whatever the command line says."""
+    remarks: tuple[Remark, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    """Sites of options that are written elsewhere than on a command line; they win."""
     nodes: tuple[Node, ...] = ()
     """Command and arguments in a YAML file."""
 
@@ -127,17 +134,18 @@ def _plan(
         shape_of=reading.shape_of,
         served_name=reading.served_name,
         role=host.role,
+        platform=host.platform,
         namespace=host.namespace,
         labels=host.labels,
         layout=reading.layout,
-        effective=engine.effective(reading.layout),
+        effective=replace(engine.effective(reading.layout), **host.effective),
         placement=_placement(host.placement, launch, env, narrowing),
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
         options=reading.options,
         refused=reading.refused,
-        remarks=reading.remarks,
+        remarks=(*reading.remarks, *host.remarks),
         argv=launch.argv,
         open_ended=reading.open_ended,
         sites=_sites(engine, reading, launch.argv, host, narrowing, versions),
@@ -281,7 +289,7 @@ def _sites(
         sites[f"flag:{index}"] = SpellingSite(flag)
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
-        return MappingProxyType(sites)
+        return MappingProxyType(sites | dict(host.written))
     editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
@@ -290,7 +298,7 @@ def _sites(
         spelling = engine.flag_name(name, like)
         assert spelling is not None
         sites[name] = FlagSite(spelling, found, slot)
-    return MappingProxyType(sites)
+    return MappingProxyType(sites | dict(host.written))
 
 
 def _option_site(
