@@ -519,9 +519,38 @@ class Hardware:
     link: Known[str] = Known.unset()
 
 
+class Files(Protocol):
+    """The files of the run, for what one file names in another. Nothing else is opened."""
+
+    def beside(self, source: Source, path: str) -> Source | None:
+        """The file at a path relative to that of `source`; None where it is not to be read."""
+        ...
+
+    def holding(self, kind: str) -> Iterator[Source]:
+        """Files that hold Kubernetes objects of a kind."""
+        ...
+
+    def below(self, source: Source, path: str) -> tuple[str, ...]:
+        """The names of files in a folder that is named relative to `source`, and below it."""
+        ...
+
+
+class NoFiles:
+    """There is nothing but the text that is read."""
+
+    def beside(self, source: Source, path: str) -> Source | None:
+        return None
+
+    def holding(self, kind: str) -> Iterator[Source]:
+        return iter(())
+
+    def below(self, source: Source, path: str) -> tuple[str, ...]:
+        return ()
+
+
 @record(kw_only=True)
 class ReadContext:
-    """What a reader may ask for: engines, and names of devices."""
+    """What a reader may ask for: engines, names of devices, other files of the run."""
 
     engines: tuple[Engine, ...]
     device: Callable[[str], Known[Device]]
@@ -532,6 +561,7 @@ class ReadContext:
     """Node labels to the number of devices of such a node; unknown if they do not tell."""
     told: Mapping[str, str] = field(default_factory=dict)
     """The release of an engine that the user names; it counts where the file states none."""
+    files: Files = NoFiles()
 
     def releases(self, engine: Engine, tag: Known[str] | None = None) -> Known[Releases]:
         """The releases that an engine can have: of its image's tag, else as told, else all."""
@@ -551,6 +581,17 @@ class Problem:
     severity: Severity = "error"
 
 
+@record
+class Absorbed:
+    """An object in another file that is seen through this one: its own plans are left out.
+
+    `path` is the start of its plans' paths; empty: everything in the file.
+    """
+
+    file: str
+    path: str = ""
+
+
 @record(kw_only=True)
 class ReadResult:
     """What a reader found in one file; `skipped` says why it did not read it at all."""
@@ -558,6 +599,7 @@ class ReadResult:
     plans: tuple[ServingPlan, ...] = ()
     routers: tuple[Router, ...] = ()
     problems: tuple[Problem, ...] = ()
+    absorbs: tuple[Absorbed, ...] = ()
     skipped: str | None = None
 
 

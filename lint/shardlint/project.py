@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
+from shardlint.library import MAX_BYTES, Asked, Library, kinds
 from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, ServingPlan
 from shardlint.plugins import (
+    Absorbed,
     BrokenPlugin,
     Hardware,
     Plugins,
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from shardlint.hardware.table import Devices
     from shardlint.models.catalogue import Catalogue
     from shardlint.models.hub import Hub
-
-MAX_BYTES = 8 * 2**20
-"""Larger files are not read: no manifest comes near, and a generated dump would take minutes."""
 
 LOOK = re.compile(
     rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
@@ -162,6 +161,11 @@ class Reading:
     problems: tuple[Problem, ...] = ()
     broken: tuple[BrokenPlugin, ...] = ()
     skipped: str | None = None
+    absorbs: tuple[Absorbed, ...] = ()
+    names: frozenset[str] = frozenset()
+    """Other files that it was read with."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds of objects that were looked for in all files."""
 
 
 @record
@@ -169,34 +173,43 @@ class Project:
     setup: Setup
     readings: Mapping[str, Reading]
     paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+    library: Library = field(default_factory=Library)
 
     @classmethod
     def discover(cls, setup: Setup, paths: Iterable[str], root: Path | None = None) -> Project:
         """Read the files at these paths; raises PathError for one that is not there."""
         root = (root or Path.cwd()).resolve()
-        readings: dict[str, Reading] = {}
-        found: dict[str, Path] = {}
+        listed: dict[str, tuple[Path, bool]] = {}
         for path, name, given in _files(paths, root, setup.settings):
-            if name in found:
-                continue
-            reading = _read_path(setup, path, name, given)
+            listed.setdefault(name, (path, given))
+        library = Library({name: path for name, (path, _) in listed.items()})
+        readings: dict[str, Reading] = {}
+        for name, (path, given) in sorted(listed.items()):
+            reading = _read_path(setup, path, name, given, library)
             if reading is not None:
-                readings[name], found[name] = reading, path
-        ordered = {name: readings[name] for name in sorted(readings)}
-        return cls(setup, MappingProxyType(ordered), MappingProxyType(found))
+                readings[name] = reading
+        found = {name: listed[name][0] for name in readings}
+        return cls(setup, MappingProxyType(readings), MappingProxyType(found), library)
 
     @classmethod
     def of_texts(cls, setup: Setup, texts: Mapping[str, str]) -> Project:
         """A project of texts that are not in files: standard input, an editor, a test."""
-        readings = {name: read_source(setup, Source(name, text)) for name, text in texts.items()}
-        return cls(setup, MappingProxyType(readings))
+        sources = {name: Source(name, text) for name, text in texts.items()}
+        library = Library(texts=sources)
+        readings = {name: read_source(setup, item, library) for name, item in sources.items()}
+        return cls(setup, MappingProxyType(readings), library=library)
 
     def update(self, name: str, text: str) -> Project:
-        """The project with one text replaced."""
+        """The project with one text replaced; files that were read with it are read again."""
         old = self.readings.get(name)
         source = Source(name, text, old.source.bom if old else False)
-        changed = {**self.readings, name: read_source(self.setup, source)}
-        return Project(self.setup, MappingProxyType(changed), self.paths)
+        library = self.library.replaced(source)
+        touched = kinds(text.encode()) | (kinds(old.source.text.encode()) if old else frozenset())
+        changed = {**self.readings, name: read_source(self.setup, source, library)}
+        for other, reading in self.readings.items():
+            if other != name and (name in reading.names or touched & reading.kinds):
+                changed[other] = read_source(self.setup, reading.source, library)
+        return Project(self.setup, MappingProxyType(changed), self.paths, library)
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
@@ -205,8 +218,17 @@ class Project:
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
-        found = (plan for reading in self.readings.values() for plan in reading.plans)
-        return tuple(_beside([_enriched(plan, self) for plan in found], self))
+        return tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
+
+    def _read(self) -> Iterator[ServingPlan]:
+        """The plans of all files, without those that are seen through another file."""
+        hidden: dict[str, list[str]] = {}
+        for reading in self.readings.values():
+            for item in reading.absorbs:
+                hidden.setdefault(item.file, []).append(item.path)
+        for name, reading in self.readings.items():
+            starts = tuple(hidden.get(name, ()))
+            yield from (plan for plan in reading.plans if not plan.path.startswith(starts))
 
     @cached_property
     def routers(self) -> tuple[Router, ...]:
@@ -327,7 +349,9 @@ def _display(path: Path, root: Path, given: str) -> str:
 # ------------------------------------------------------------------------------------- reading
 
 
-def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | None:
+def _read_path(
+    setup: Setup, path: Path, name: str, given: bool, library: Library
+) -> Reading | None:
     """Read one file; None if it was not named itself and cannot hold a plan."""
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -341,7 +365,7 @@ def _read_path(setup: Setup, path: Path, name: str, given: bool) -> Reading | No
         return _unread(name, f"cannot be opened ({error.strerror or error})")
     if not given and (not _looks(setup, data) or (b"\0" in data[:8192] and not _is_manifest(path))):
         return None
-    reading = read_bytes(setup, name, data)
+    reading = read_bytes(setup, name, data, library)
     return _with_syntax(reading) if given else reading
 
 
@@ -381,7 +405,7 @@ def _unread(name: str, message: str) -> Reading:
     return Reading(source, problems=(problem,))
 
 
-def read_bytes(setup: Setup, name: str, data: bytes) -> Reading:
+def read_bytes(setup: Setup, name: str, data: bytes, library: Library | None = None) -> Reading:
     """Decode and read one file; what cannot be decoded is a problem, not an exception."""
     if b"\0" in data[:8192]:
         return _unread(name, "a binary file")
@@ -394,17 +418,19 @@ def read_bytes(setup: Setup, name: str, data: bytes) -> Reading:
         at = source.offset(error.line, error.column)
         problem = Problem(Origin(name, Span(at, at + 1)), str(error), "warning")
         return Reading(source, problems=(problem,))
-    return read_source(setup, source)
+    return read_source(setup, source, library)
 
 
-def read_source(setup: Setup, source: Source) -> Reading:
+def read_source(setup: Setup, source: Source, library: Library | None = None) -> Reading:
     """Ask every reader that accepts the text. One that raises is reported; the others go on."""
+    asked = Asked(library or Library())
+    context = replace(setup.context, files=asked)
     results: list[ReadResult] = []
     broken: list[BrokenPlugin] = []
     for reader in setup.readers:
         try:
             if reader.accepts(source):
-                results.append(reader.read(source, setup.context))
+                results.append(reader.read(source, context))
         except Exception as error:  # fence: one file
             what = f"{source.name}: {type(error).__name__}: {error}"
             broken.append(BrokenPlugin(f"reader {reader.name}", None, what))
@@ -416,6 +442,9 @@ def read_source(setup: Setup, source: Source) -> Reading:
         tuple(dict.fromkeys(problem for result in results for problem in result.problems)),
         tuple(broken),
         skips[0] if skips and not any(result.plans for result in results) else None,
+        tuple(item for result in results for item in result.absorbs),
+        frozenset(asked.names),
+        frozenset(asked.kinds),
     )
 
 

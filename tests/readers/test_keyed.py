@@ -1,0 +1,54 @@
+"""Maps of options as words, and their sites."""
+
+from __future__ import annotations
+
+import pytest
+from shardlint.plan import Refusal
+from shardlint.readers.keyed import Keyed, KeySite
+from shardlint.readers.yaml_tree import Node, documents
+from shardlint.source import Source, apply
+
+TEXT = """tensor_parallel_size: 4
+enable_expert_parallel: true
+enforce_eager: false
+trust-remote-code:
+names: [a, "b"]
+compilation_config: {level: 3, sizes: [1, 2]}
+quoted: "true"
+"""
+
+
+def node(text: str = TEXT) -> Node:
+    return documents(Source("x.yaml", text))[0]
+
+
+@pytest.mark.parametrize(("off", "eager"), [("drop", []), ("negate", ["--no-enforce-eager"])])
+def test_keys_become_options(off: str, eager: list[str]) -> None:
+    assert [word.value for word in Keyed(off=off).words(node())] == [
+        "--tensor-parallel-size", "4", "--enable-expert-parallel", *eager, "--names", "a", "b",
+        "--compilation-config", '{"level": 3, "sizes": [1, 2]}', "--quoted", "true",
+    ]  # fmt: skip
+
+
+def test_keys_that_are_no_options_are_passed_over() -> None:
+    known = Keyed(option={"quoted": "--q"}.get)
+    assert [word.value for word in known.words(node())] == ["--q", "true"]
+    assert known.words(None) == known.words(node("[1]")) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "after"),
+    [
+        ("tensor_parallel_size", TEXT.replace(": 4", ": 2")),
+        ("quoted", TEXT.replace('"true"', '"2"')),
+        ("pipeline_parallel_size", TEXT + "pipeline_parallel_size: 2\n"),
+    ],
+)
+def test_a_value_is_written_where_it_stands_or_as_a_new_key(key: str, after: str) -> None:
+    edits = KeySite(node(), key).set("2")
+    assert not isinstance(edits, Refusal)
+    assert apply(TEXT, edits) == after
+
+
+def test_a_map_is_no_value() -> None:
+    assert isinstance(KeySite(node(), "compilation_config").set("2"), Refusal)
