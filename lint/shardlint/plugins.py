@@ -37,6 +37,7 @@ from shardlint.plan import (
     Ranks,
     Releases,
     Router,
+    Scaler,
     ServingPlan,
 )
 from shardlint.record import record
@@ -600,6 +601,7 @@ class ReadResult:
     routers: tuple[Router, ...] = ()
     problems: tuple[Problem, ...] = ()
     absorbs: tuple[Absorbed, ...] = ()
+    scalers: tuple[Scaler, ...] = ()
     skipped: str | None = None
 
 

@@ -19,7 +19,7 @@ from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.library import MAX_BYTES, Asked, Library, kinds
-from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, ServingPlan
+from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, Scaler, ServingPlan
 from shardlint.plugins import (
     Absorbed,
     BrokenPlugin,
@@ -162,6 +162,7 @@ class Reading:
     broken: tuple[BrokenPlugin, ...] = ()
     skipped: str | None = None
     absorbs: tuple[Absorbed, ...] = ()
+    scalers: tuple[Scaler, ...] = ()
     names: frozenset[str] = frozenset()
     """Other files that it was read with."""
     kinds: frozenset[str] = frozenset()
@@ -218,7 +219,12 @@ class Project:
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
-        return tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
+        scalers: dict[tuple[str, str, str], list[Scaler]] = {}
+        for reading in self.readings.values():
+            for scaler in reading.scalers:
+                scalers.setdefault(scaler.target, []).append(scaler)
+        found = (_scaled(_enriched(plan, self), scalers) for plan in self._read())
+        return tuple(_beside(list(found), self))
 
     def _read(self) -> Iterator[ServingPlan]:
         """The plans of all files, without those that are seen through another file."""
@@ -443,6 +449,7 @@ def read_source(setup: Setup, source: Source, library: Library | None = None) ->
         tuple(broken),
         skips[0] if skips and not any(result.plans for result in results) else None,
         tuple(item for result in results for item in result.absorbs),
+        tuple(item for result in results for item in result.scalers),
         frozenset(asked.names),
         frozenset(asked.kinds),
     )
@@ -655,6 +662,21 @@ def _used(plan: ServingPlan, setup: Setup) -> tuple[str, ...]:
     if count is None or plan.effective.world().assumes:
         return ()
     return tuple(str(at) for at in range(min(count, 64))) if ids == ("all",) else ids[:count]
+
+
+def _scaled(plan: ServingPlan, scalers: Mapping[tuple[str, str, str], list[Scaler]]) -> ServingPlan:
+    """With the autoscaler of its object: that of its own file, else of its folder."""
+    if plan.owner is None:
+        return plan
+    found = scalers.get((_namespace(plan), *plan.owner), [])
+    near = [item for item in found if item.file == plan.file]
+    beside = [item for item in found if _folder(item.file) == _folder(plan.file)]
+    chosen = near or beside
+    if len(chosen) != 1:
+        return plan
+    scaler = chosen[0]
+    most = plan.fleet.max_replicas.or_default(scaler.maximum)
+    return replace(plan, fleet=replace(plan.fleet, scaler=scaler, max_replicas=most))
 
 
 def _linked(router: Router, labelled: Mapping[tuple[str, str, str], list[ServingPlan]]) -> Router:
