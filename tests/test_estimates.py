@@ -169,8 +169,8 @@ def test_what_is_stated_is_not_assumed(ask: Any) -> None:
         ({"quantization": "fp8"}, "all matrices that can be are taken to be stored as 'fp8' says"),
         ({"dtype": "int9"}, "dtype 'int9' is not known: 16 bits are taken"),
         ({"mem_fraction_static": 0.8}, "mem_fraction_static means nothing to this engine"),
-        ({"tp": 3}, "vLLM 0.11.2 does not take this layout: attention heads, 32 against 3"),
-        ({"tp": 4, "ep": 2}, "expert parallelism reaches over 4 ranks, not 2"),
+        ({"tp": 3}, "not take this layout (tp-heads-indivisible: attention heads, 32 and 3)"),
+        ({"tp": 4, "ep": 2}, "EP reaches 4 ranks, not EP 2"),
     ],
 )
 def test_what_is_assumed_is_said(ask: Any, changed: dict[str, Any], sentence: str) -> None:

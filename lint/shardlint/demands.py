@@ -15,7 +15,7 @@ from shardlint.engine import Engine
 from shardlint.footprint import MemoryRules, Settings, Sized, Weights
 from shardlint.known import Known, combine
 from shardlint.models.names import pools
-from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
+from shardlint.plan import SHAPE_KEPT, Device, Layout, ModelFacts, Releases, ServingPlan, version
 from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint, most, on_more
@@ -69,6 +69,10 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
 
     Rests on how the weights seem to be stored, where only the name of the checkpoint tells it.
     """
+    for said in plan.model.assumes:
+        if said.endswith(SHAPE_KEPT):
+            what = said.removesuffix(SHAPE_KEPT).strip()
+            return Known.unknown(f"{what} may give the model another shape", plan.model.origin)
     found = _demanded(plan)
     for demand in found.values:
         model, word = demand.model, demand.settings.quantization
@@ -77,7 +81,18 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
             return Known.unknown(reason, plan.model.origin)
         for said in _stored(plan, demand)[1]:
             found = found.assuming(said)
+    if revision := _branch(plan):
+        found = found.assuming(f"revision {revision} is stored as the usual one is")
     return found.map(lambda demand: _completed(plan, demand))
+
+
+def _branch(plan: ServingPlan) -> str | None:
+    """A revision that is stated: branches often hold weights that are stored otherwise."""
+    for flag in plan.flags:
+        if flag.flag == "--revision" and flag.value is not None:
+            word = flag.value.value or "that is not known"
+            return None if word == "main" else word
+    return None
 
 
 def _completed(plan: ServingPlan, demand: Demand) -> Demand:
@@ -157,7 +172,7 @@ class Sizer:
         stored: Storage = storage(model.quantization, plain)
         found: list[Sized] = []
         held: dict[Hashable, Weights] = {}
-        for release, rules in self._releases(demand.releases):
+        for release, rules in self._releases(demand.releases, model):
             made = footprint(
                 model, ranks, layout, settings, rules, stored, device, total, held.get(rules.cuts)
             )
@@ -168,16 +183,25 @@ class Sizer:
             found.append(Sized(release=release, made=made, generous=generous, band=margin))
         yield from found
 
-    def _releases(self, span: Releases) -> Iterator[tuple[str, MemoryRules]]:
-        """The first release of each row of releases with the same rules."""
+    def _releases(self, span: Releases, model: ModelFacts) -> Iterator[tuple[str, MemoryRules]]:
+        """The first release of each row of releases with the same rules, of those that know the
+        class of the model."""
+        known = [
+            (release, rules)
+            for release in _within(span, self.engine.releases())
+            if (rules := self._of(release)) is not None
+        ]
+        serving = [item for item in known if item[1].serves(model)]
         last: Any = None
-        for release in _within(span, self.engine.releases()):
-            if release not in self._rules:
-                self._rules[release] = self.engine.memory(release)
-            rules = self._rules[release]
-            if rules is not None and rules.key != last:
+        for release, rules in serving:
+            if rules.key != last:
                 last = rules.key
                 yield release, rules
+
+    def _of(self, release: str) -> MemoryRules | None:
+        if release not in self._rules:
+            self._rules[release] = self.engine.memory(release)
+        return self._rules[release]
 
 
 def _key(demand: Demand) -> Hashable:

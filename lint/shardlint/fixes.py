@@ -29,7 +29,7 @@ from shardlint.plan import (
     ServingPlan,
 )
 from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Result, World
-from shardlint.project import Project
+from shardlint.project import Project, Setup
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
@@ -249,6 +249,8 @@ def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
         return title
     if "gpus_per_pod" in delta:
         return f"{title} on {need} GPUs instead of {asked.stated}"
+    if need > asked.gpus:
+        return f"{title} on {need} GPUs"
     same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
     return f"{title} on {same} GPUs"
 
@@ -368,9 +370,20 @@ def _worse(
     new = with_fixes(lint(after))
     if _count(new)[finding.rule, finding.plan] >= _count(old)[finding.rule, finding.plan]:
         return "the finding is still there afterwards"
-    if _count(new, "error") - _count(old, "error"):
+    if _errors(after, new) - _errors(before, old):
         return "it leads to another error"
     return new
+
+
+def _errors(project: Project, result: Result) -> Counter[tuple[str, str | None]]:
+    """Errors of all rules, whichever of them the user wants to see."""
+    settings = project.setup.settings
+    if settings.select or settings.ignore:
+        every = replace(settings, select=(), ignore=())
+        setup = Setup(project.setup.plugins, every, project.setup.hardware)
+        project = Project(setup, project.readings, project.paths, project.library)
+        result = lint(project).result
+    return _count(result, "error")
 
 
 def _count(result: Result, *severities: str) -> Counter[tuple[str, str | None]]:

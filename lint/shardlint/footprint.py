@@ -305,6 +305,10 @@ class MemoryRules(Protocol):
     cuts: Hashable
     adapted: frozenset[str]
 
+    def serves(self, model: ModelFacts) -> bool:
+        """Whether the release knows the class of the model; True where that was not read."""
+        ...
+
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
     ) -> Settings:

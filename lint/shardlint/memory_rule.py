@@ -24,7 +24,7 @@ class MemoryRule(Rule):
     gate: ClassVar[bool] = True
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        whole = plan.placement.device_kind.only in (None, "gpu", "gcd")
+        whole = plan.placement.device_kind.only in (None, "gpu", "gcd", "mig")
         return engine.checked and plan.placement.wants_gpu and whole
 
     def lacks(self, model: ModelFacts) -> str | None:
@@ -57,6 +57,7 @@ class MemoryRule(Rule):
             yield replace(
                 self.said(world, found[last - 1], sure=True),
                 severity="warning",
+                repair=None,
                 since=found[first].release if first > 0 else None,
                 until=found[last].release if last < len(found) else None,
             )

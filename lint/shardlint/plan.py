@@ -464,6 +464,10 @@ class Neighbour:
     share: Known[float] = Known.unset()
 
 
+SHAPE_KEPT = "leaves the shape of the model as it is"
+"""End of an assumption about an option that could give the model other sizes."""
+
+
 @record
 class Asked:
     """What a container writes for one resource."""

@@ -45,6 +45,9 @@ class SGLangMemory:
         self.key: Hashable = alike(release)
         self.cuts: Hashable = self.key
 
+    def serves(self, model: ModelFacts) -> bool:
+        return True
+
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None
     ) -> Settings:

@@ -37,6 +37,9 @@ class TensorRTLLMMemory:
     cuts: Hashable = "1.0.0"
     adapted: frozenset[str] = frozenset()
 
+    def serves(self, model: ModelFacts) -> bool:
+        return True
+
     def settled(
         self,
         asked: Settings,

@@ -28,6 +28,7 @@ from shardlint.footprint import MemoryRules
 from shardlint.known import Case, Known, Text, combine
 from shardlint.plan import (
     NO_OPTIONS,
+    SHAPE_KEPT,
     Constraint,
     Device,
     KvBudget,
@@ -443,7 +444,7 @@ def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
     """The model's name, on the assumption that options do not give it another shape."""
     for flag in parsed.flags:
         if flag.flag == "--hf-overrides":
-            return model.assuming(f"`{flag.flag}` leaves the shape of the model as it is")
+            return model.assuming(f"`{flag.flag}` {SHAPE_KEPT}")
     return model
 
 

@@ -26,6 +26,8 @@ SIXTEEN_BITS: Final = ("auto", "half", "float16", "fp16", "bfloat16", "bf16")
 WIDE_TYPES: Final = ("float", "float32", "fp32")
 KV_TYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "none": "auto"}
 """Other words for the types of a KV cache."""
+LARGE_PARTS: Final = frozenset({"attention", "dense_ffn", "expert", "linear_attention"})
+"""Parts of a model without which its weights say nothing."""
 USUAL_LENGTH: Final = 8192
 """Tokens of the longest request of a question that says nothing of it, for a model that neither."""
 MOST_KEPT: Final = 4096
@@ -139,7 +141,7 @@ class Estimator:
     def _engine(self, name: str) -> Engine:
         engine = self.setup.engine(name.lower())
         if engine is None:
-            known = ", ".join(item.name for item in self.setup.engines)
+            known = ", ".join(item.name for item in self.setup.engines if item.releases())
             raise EstimateError(f"engine: {shown(name)} is not known; known are {known}")
         if not engine.releases():
             raise EstimateError(f"memory of {engine.label} is not modelled")
@@ -181,6 +183,9 @@ class Estimator:
             what = f"model: the weights of {facts.id} are not known matrix by matrix"
             share = f"the share of memory that {engine.label} {release} uses is not known"
             raise EstimateError(share if facts.weights and facts.num_layers else what)
+        if lost := LARGE_PARTS & made.weights.unknown:
+            parts = ", ".join(sorted(lost))
+            raise EstimateError(f"how these weights of {facts.id} are stored is not known: {parts}")
         margin = band(model, made)
         return Estimate(
             asked=None,
@@ -276,6 +281,8 @@ def _settings(asked: Asked, rules: MemoryRules, facts: ModelFacts) -> tuple[Sett
         enforce_eager=asked.enforce_eager,
     )
     said = tuple(f"{name} means nothing to this engine" for name in unused)
+    if asked.concurrency and not (asked.isl or asked.osl):
+        said += ("concurrency says nothing without isl and osl",)
     if asked.max_model_len or facts.default_context or _positions(facts):
         return settings, said
     length = max(USUAL_LENGTH, (asked.isl or 0) + (asked.osl or 0))
@@ -301,7 +308,8 @@ def _said_layout(asked: Asked, layout: Layout, ranks: Ranks) -> Said:
     said = []
     experts = asked.ep
     if isinstance(experts, int) and not isinstance(experts, bool) and max(experts, 1) != ranks.ep:
-        said.append(f"expert parallelism reaches over {ranks.ep} ranks, not {experts}")
+        there = "experts are not shared out" if ranks.ep == 1 else f"EP reaches {ranks.ep} ranks"
+        said.append(f"{there}, not EP {experts}")
     if ranks.attention_tp != (asked.tp or 1):
         said.append(f"attention is cut over {ranks.attention_tp} ranks, not {asked.tp or 1}")
     if layout.dcp != (asked.dcp or 1):
@@ -382,6 +390,6 @@ def _said_refusal(
     if found is None or found.advisory:
         return ()
     return (
-        f"{engine.label} {release} does not take this layout:"
-        f" {found.subject}, {found.left:,} against {found.right:,} ({found.rule})",
+        f"{engine.label} {release} does not take this layout ({found.rule}:"
+        f" {found.subject}, {found.left:,} and {found.right:,})",
     )

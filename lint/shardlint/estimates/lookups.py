@@ -90,7 +90,8 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
     device = found.only or _usual(setup, name, found.values, gib)
     said: Said = tuple(sorted(found.assumes))
     if len(found.values) > 1:
-        said += (f"{name} is read as {_described(device)}",)
+        shown_as = device.name if gib is not None else _described(device)
+        said += (f"{name} is read as {shown_as}",)
     total = int(gib * GIB) if gib is not None else capacity(device)
     if total is None:
         raise EstimateError(f"gpu: the memory of {device.name} is not known: state gpu_mem_gib")
@@ -131,11 +132,22 @@ def model_of(setup: Setup, name: str) -> tuple[ModelFacts, Said]:
     except ModelError as error:
         raise EstimateError(f"model: {error}") from None
     if facts is None:
-        raise EstimateError(f"model: {shown(name)} is neither in the catalogue nor a path")
+        if _is_folder(name):
+            raise EstimateError(f"model: {shown(name)} has no config.json")
+        raise EstimateError(
+            f"model: {shown(name)} is neither in the catalogue nor a path; --online asks the Hub"
+        )
     said: Said = tuple(sorted(facts.doubts(())))
     if facts.provenance != "config.json" and name.lower() != facts.id.lower():
         said = (f"{name} is read as {facts.id}", *said)
     return _stored(setup, name, facts, said)
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 CONVERTED: Final = "-hf"

@@ -217,6 +217,9 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     startup = startup_budget(node)
     fields, more = surroundings(pod, node)
+    kinds = {item.kind for item in device.values}
+    if kinds == {"mig"} or kinds == {"shared"}:
+        fields["device_kind"] = device.map(lambda item: item.kind)
     placement = Placement(
         pods_per_group=owner.nodes,
         gpus_per_pod=count,
@@ -369,7 +372,12 @@ def _node_size(spec: Node | None, context: ReadContext) -> Known[int]:
     if any(sign in word for word in said for sign in PARTED):
         return Known.unset()  # such a node hands out more devices than it has cards
     size = context.node_size({k: words for k, words in values.items() if "instance" not in k})
-    return size if size.is_known else Known.unset()
+    if size.is_known:
+        return size
+    size = context.node_size(values)
+    if not size.is_known:
+        return Known.unset()
+    return size.assuming("the machine hands out its cards whole, each once")
 
 
 def _node_labels(spec: Node) -> dict[str, list[Node]]:

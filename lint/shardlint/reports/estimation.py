@@ -165,6 +165,13 @@ def _workload(found: Estimate) -> Iterator[tuple[str, str]]:
     held = found.requests(length)
     if asked is None or held is None:
         return
+    longest = found.made.settings.max_model_len
+    if longest is not None and length > longest:
+        yield (
+            "workload",
+            f"requests of {length:,} tokens are longer than the longest of {longest:,}",
+        )
+        return
     has = f"a replica holds {held:,.1f} of them, {int(held * length):,} tokens"
     if asked.concurrency is None:
         yield "workload", f"requests of {length:,} tokens: {has}"
