@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness import setup
+from shardlint.demands import demand_of
 from shardlint.fixes import apply_fixes, with_fixes
 from shardlint.linter import lint
 from shardlint.plugins import Result
@@ -64,6 +65,14 @@ def test_no_fix_asks_a_machine_for_more_than_it_has(selector: str) -> None:
 def test_memory_of_shares_is_not_judged() -> None:
     text = pod("meta-llama/Llama-3.1-70B-Instruct", "nvidia.com/gpu.product: NVIDIA-L4-SHARED")
     assert "weights-do-not-fit" not in names(check(text))
+
+
+def test_memory_of_shares_is_not_shown() -> None:
+    text = pod("Qwen/Qwen2.5-7B-Instruct", "nvidia.com/gpu.product: NVIDIA-L4")
+    text = text.replace("{limits: {nvidia.com/gpu: 1}}",
+                        "{limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 20000}}")  # fmt: skip
+    (plan,) = Project.of_texts(setup(), {"pod.yaml": text}).plans
+    assert demand_of(plan).reason == "how much of the card a share has is not known"
 
 
 def test_a_slice_is_judged_by_its_own_memory() -> None:

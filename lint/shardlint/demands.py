@@ -73,6 +73,9 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
         if said.endswith(SHAPE_KEPT):
             what = said.removesuffix(SHAPE_KEPT).strip()
             return Known.unknown(f"{what} may give the model another shape", plan.model.origin)
+    if plan.placement.device_kind.only == "shared":
+        at = plan.placement.device_kind.origin
+        return Known.unknown("how much of the card a share has is not known", at)
     found = _demanded(plan)
     for demand in found.values:
         model, word = demand.model, demand.settings.quantization
