@@ -30,7 +30,7 @@ def fits(found: tuple[Sized, ...]) -> bool:
 
 def _fits(sized: Sized) -> bool:
     made, need = sized.made, sized.made.need
-    loads = made.weights.bytes - made.offloaded + made.beside.context < made.total
+    loads = made.at_load + made.beside.context < made.total
     return loads and need is not None and made.kv - sized.band.below >= need
 
 

@@ -26,8 +26,11 @@ VARIABLES: Final = (
     "VLLM_ALLREDUCE_USE_SYMM_MEM",
     "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE",
     "VLLM_ALL2ALL_BACKEND",
+    "VLLM_USE_FLASHINFER_SAMPLER",
+    "VLLM_USE_V2_MODEL_RUNNER",
+    "all2all_backend",
 )
-"""Variables of the environment that change what memory is used for."""
+"""Variables of the environment that change what memory is used for, and an option of that kind."""
 MODALITIES: Final = ("image", "video")
 """With none of these, no vision tower is loaded."""
 

@@ -199,7 +199,7 @@ def _short_of(found: Estimate) -> str:
 def short(found: Estimate) -> Iterator[str]:
     """Two lines for `inspect`."""
     made = found.made
-    weights = (made.weights.bytes - made.offloaded) / GIB
+    weights = made.held / GIB
     total, kv = made.total / GIB, max(0, made.kv) / GIB
     yield f"weights {weights:.1f} GiB and KV cache {kv:.1f} GiB of {total:.1f} GiB a GPU"
     tokens, longest, many = made.tokens, made.settings.max_model_len, made.concurrency
