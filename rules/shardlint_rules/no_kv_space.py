@@ -2,9 +2,10 @@
 
 What the engine may use is the card's memory × `--gpu-memory-utilization`. Weights, the peak of a
 full batch, communication buffers and, from vLLM 0.20 on, CUDA graphs come out of it first; the KV
-cache gets the rest. (Models that a V2 model runner serves are an exception from 0.22 to 0.28, with
-all dense ones among them from 0.25 on: it reports no memory for graphs.) vLLM stops with "No available memory for the cache blocks. Try increasing
-`gpu_memory_utilization` when initializing the engine" (`v1/core/kv_cache_utils.py`).
+cache gets the rest. vLLM stops with "No available memory for the cache blocks. Try increasing
+`gpu_memory_utilization` when initializing the engine" (`v1/core/kv_cache_utils.py`). Models that a
+V2 model runner serves are an exception from 0.22 to 0.28 (from 0.25 on all dense ones): there
+graphs do not come out of the share.
 
 A cache of a stated size (`--kv-cache-memory-bytes`, from 0.10.2 on) is not measured against the
 share: vLLM allocates it after the profile run, and runs out of memory where it does not fit beside

@@ -76,9 +76,7 @@ class WeightsDoNotFit(MemoryRule):
 
 
 USUAL = "more ranks for one copy of the model, fewer bits per weight, or larger cards"
-WHOLE = (
-    "a checkpoint that is stored in 8 bits, more ranks for one copy of the model, or larger cards"
-)
+WHOLE = "a checkpoint that is stored in FP8, more ranks for one copy of the model, or larger cards"
 FEWER = "fewer or smaller adapters (--max-loras, --max-lora-rank), or more ranks"
 
 
