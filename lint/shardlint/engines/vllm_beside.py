@@ -21,6 +21,7 @@ from shardlint.engines.vllm_run import (
     GIB,
     INTERVALS,
     MIB,
+    MOST_SEEN,
     Run,
     Runner,
     Span,
@@ -494,10 +495,6 @@ def _context(run: Run) -> int:
     return int(constant(name, run.capability) * MIB)
 
 
-MOST_SEEN: Final = 8
-"""Ranks up to which logs show what NCCL takes; it is not supposed to take more with more ranks."""
-
-
 def _collectives(run: Run, device: Device | None) -> int:
     """NCCL, custom all-reduce, symmetric memory and the fused all-reduce of FlashInfer."""
     world = run.tp + (run.layout.pp > 1)  # a stage speaks with one rank of the next
@@ -505,7 +502,7 @@ def _collectives(run: Run, device: Device | None) -> int:
         world = max(world, run.tp * run.ranks.attention_dp)
     if world == 1:
         return 0
-    world = min(world, MOST_SEEN)
+    world = min(world, MOST_SEEN)  # with more ranks it is not supposed to take more
     direct = device is not None and device.link not in (None, "pcie", "none")
     hopper = _number(run.capability or "0") >= _number("9.0")
     if not (direct and hopper):

@@ -7,7 +7,7 @@ hold the experts they chose; `--all2all-backend` says how (device_communicators/
 from __future__ import annotations
 
 from shardlint.engines.vllm_kernels import is_mxfp4
-from shardlint.engines.vllm_run import Run, table
+from shardlint.engines.vllm_run import MOST_SEEN, Run, table
 
 
 def buffers(run: Run) -> int:
@@ -22,11 +22,13 @@ def buffers(run: Run) -> int:
 def least(run: Run) -> int:
     """What is surely needed of that.
 
-    A rank that gathers holds the tokens of all ranks once, whatever kernel it runs. How many tokens
-    are sent to a rank hangs on what they choose.
+    A rank that gathers holds the tokens of all ranks once, whatever kernel it runs; logs show all
+    of it for up to eight ranks, where kernels take the tokens in chunks. How many tokens are sent
+    to a rank hangs on what they choose.
     """
     ranks = run.ranks.attention_dp
-    if not run.model.moe or ranks == 1:
+    seen = gathers(run) and ranks <= MOST_SEEN and run.told["experts"]["chunk"]
+    if not run.model.moe or ranks == 1 or seen:
         return buffers(run)
     return min(buffers(run), _rooms(run, 1) + _tokens(run, ranks)) if gathers(run) else 0
 
