@@ -220,5 +220,6 @@ def within(span: Releases, known: tuple[str, ...]) -> Iterator[str]:
     if any(found <= low for _, found in opened):
         yield next((one for one, found in opened if found == low), span.first)
     yield from (one for one, found in opened if low < found <= high)
-    if all(found != high for _, found in opened):
+    older = [found for _, found in opened if found <= high]
+    if older and high not in older:
         yield from [one for one, found in opened if found > high][:1]

@@ -71,7 +71,7 @@ LEAST_CONTEXT, USUAL_CONTEXT = 64 * 2**20, 256 * 2**20
 
 class MemoryOversubscribed(Rule):
     id, name = "SL604", "memory-oversubscribed"
-    severity = "error"
+    severity = "warning"
     needs = ("memory.budget.share",)
     wants = ("demand",)
 
@@ -153,7 +153,6 @@ def _found(world: World, others: int, what: str) -> Found:
     return Found(
         message=f"the memory shares of {1 + others} engines {what}",
         at=world.origin("memory.budget.share"),
-        severity="warning",
         related=tuple(
             Note(other.share.origin or other.origin, "runs at the same time")
             for other in neighbours

@@ -115,8 +115,10 @@ class _Told:
         return combine(function, *facts, how="stated")
 
     def cache_bytes(self) -> Known[int]:
-        """The size of the KV cache, unless a number of blocks replaces it."""
+        """The size of the KV cache (0: none is stated), unless a number of blocks replaces it."""
         stated = self.parsed.read("--kv-cache-memory-bytes", flags.human)
+        if stated.values == (0,):
+            return Known.unset()
         if stated.is_unset or self.parsed.last("--num-gpu-blocks-override") is None:
             return stated
         return Known.unknown("--num-gpu-blocks-override sets the size of the KV cache")
