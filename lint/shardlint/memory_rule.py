@@ -87,6 +87,6 @@ def parts_of(made: Footprint) -> str:
     tenths = [round(size * 10 / 2**30) for _, size in large]
     rest = round(made.needed * 10 / 2**30) - sum(tenths)
     shown = [f"{name} ({size / 10:.1f} GiB)" for (name, _), size in zip(large, tenths, strict=True)]
-    if rest > 0:
+    if rest > 0 or not shown:
         shown.append(f"the rest ({rest / 10:.1f} GiB)")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -244,7 +244,7 @@ def beside(
         doubtful=activations - _activations(run, least=True),
         counts_others=bool(told["context_whole"]["value"]) and run.runner == "v1",
         checks_free=bool(told["free_checked"]["value"]) and run.runner != "v0",
-        assumes=vllm_experts.assumed(run),
+        assumes=vllm_experts.assumed(run) + _assumed_sampler(run),
     )
 
 
@@ -382,6 +382,14 @@ def _by_flashinfer(run: Run, span: Span, least: bool) -> bool:
     if use == "installed":
         return least or switch == "1"
     return switch == "1" and (least or use == "asked")
+
+
+def _assumed_sampler(run: Run) -> tuple[str, ...]:
+    span = run.told[f"sampler {run.runner}"]
+    spared = _sampler(run, least=False) - _sampler(run, least=True)
+    if spared < GIB // 4 or not _by_flashinfer(run, span, least=True):
+        return ()
+    return (f"tokens are drawn by PyTorch: FlashInfer's sampler takes {spared / GIB:.1f} GiB less",)
 
 
 def _tower(run: Run) -> tuple[int, int]:

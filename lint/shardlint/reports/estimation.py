@@ -189,6 +189,8 @@ def _short_of(found: Estimate) -> str:
     made = found.made
     if found.fits:
         return ""
+    if made.at_load + made.beside.context > made.total and made.at_load > made.held:
+        return f": {made.at_load / GIB:.1f} GiB of weights are held while they are loaded"
     if made.kv <= 0:
         over = f"{made.needed / GIB:.1f} GiB are needed before the first token"
         return f": {over}, {made.budget / GIB:.1f} GiB may be used"
