@@ -161,6 +161,11 @@ def test_all_of_a_card_is_never_free(
     assert expected == named(found(text, release, "H100-SXM-80GB"))
 
 
+def test_of_a_card_whose_driver_was_not_seen_nothing_is_sure() -> None:
+    text = "vllm serve Qwen/Qwen2.5-7B-Instruct --gpu-memory-utilization 1.0"
+    assert [("memory-oversubscribed", "warning")] == named(found(text, "0.33.0", "MI300X"))
+
+
 COMPOSE = """\
 services:
   one:

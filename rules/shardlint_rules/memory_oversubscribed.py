@@ -114,14 +114,14 @@ def _shared(plan: ServingPlan) -> bool:
 
 def _alone(world: World) -> Iterator[Found]:
     """A share that is never free, whoever else is on the card."""
-    found = world.sized()
-    if not found or not all(one.made.beside.checks_free for one in found):
+    found, whole = world.sized(), world.plan.placement.device_kind.only in (None, "gpu", "gcd")
+    if not found or not whole or not all(one.made.beside.checks_free for one in found):
         return
     own: float = world.values["memory.budget.share"]
     left = int(max(one.generous.total for one in found) * (MOST - own))
     if left >= USUAL_CONTEXT:
         return
-    sure = left < LEAST_CONTEXT
+    sure = left < LEAST_CONTEXT and world.device is not None and world.device.vendor == "nvidia"
     yield Found(
         message=(
             f"a share of {own:g} of {world.card} leaves {left // 2**20} MiB free, and the driver"
