@@ -61,7 +61,8 @@ class KvTooSmall(MemoryRule):
         made, need = sized.made, sized.made.need
         if need is None or loads_not(sized):
             return None
-        return need - made.kv, need - sized.generous.kv - sized.band.above
+        known = made.settings.kv_bytes is not None and sized.band.kind in EXACT
+        return need - made.kv, need - sized.generous.kv - (0 if known else sized.band.above)
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = next(item.made for item in reversed(world.sized()) if item.made.kv > 0)
@@ -72,11 +73,13 @@ class KvTooSmall(MemoryRule):
         return Found(
             message=(
                 f"one request of {which} takes {gib(made.need)} of KV cache on each"
-                f" GPU{ranks_of(world)}, and about {gib(made.kv)} of {world.card} is left for it"
-                f" ({most:,} tokens)"
+                f" GPU{ranks_of(world)}, and {_left(world, sized)} ({most:,} tokens)"
             ),
             at=world.origin("memory.max_model_len", "layout.tp", "model"),
-            help=f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks",
+            help=(
+                f"{LARGER if made.settings.kv_bytes is not None else ''}"
+                f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks"
+            ),
             repair=Repair("memory"),
         )
 
@@ -87,6 +90,18 @@ class KvTooSmall(MemoryRule):
         yield from found
         if not found:
             yield from _crowded(world)
+
+
+EXACT = ("plain", "latent")
+"""Classes of models whose cache has one kind of layer: what a request takes of it is exact."""
+LARGER = "a larger --kv-cache-memory-bytes, "
+
+
+def _left(world: World, sized: Sized) -> str:
+    made = sized.made
+    if made.settings.kv_bytes is not None:
+        return f"--kv-cache-memory-bytes fixes {gib(made.kv)} for it"
+    return f"about {gib(made.kv)} of {world.card} is left for it"
 
 
 def _crowded(world: World) -> Iterator[Found]:

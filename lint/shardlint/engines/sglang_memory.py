@@ -38,6 +38,7 @@ class SGLangMemory:
 
     share_of: ShareOf = "free_before_load"
     adapted = ADAPTED
+    loads_whole = False
 
     def __init__(self, release: str) -> None:
         self.release = release

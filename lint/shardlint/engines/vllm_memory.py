@@ -37,6 +37,7 @@ class VLLMMemory:
         self.release = release
         adapted = vllm_run.rules(release)["lora_experts"]["value"]
         self.adapted = ADAPTED | {"expert"} if adapted else ADAPTED
+        self.loads_whole: bool = vllm_run.rules(release)["online_whole"]["value"]
         self.cuts: Hashable = (vllm_kernels.alike(release), adapted)
         self.key: Hashable = (
             vllm_beside.alike(release), vllm_cache_rules.rules(release), vllm_kernels.alike(release)

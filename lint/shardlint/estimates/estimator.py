@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from shardlint.demands import Demand, demand_of
+from shardlint.demands import Demand, demand_of, is_online
 from shardlint.engine import Engine, refuses
 from shardlint.estimates.asked import Asked, EstimateError, shown
 from shardlint.estimates.lookups import Said, card_of, model_of, release_of, release_within
@@ -17,7 +17,7 @@ from shardlint.project import Setup
 from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint
-from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
+from shardlint.sizing.storage import PLAIN, WIDE, Scheme, Storage, record_of, storage
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]
 
@@ -118,7 +118,7 @@ class Estimator:
         said = (*said, *said_release, *sorted(demand.model.doubts(())))
         return self._sized(
             engine, release, demand.model, demand.layout, demand.settings, demand.device, total,
-            said,
+            said, demand.online,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------- parts
@@ -166,11 +166,13 @@ class Estimator:
         device: Device,
         total: int,
         said: Said,
+        online: bool = False,
     ) -> Estimate:
         rules = self._rules(engine, release)
         settings, said_length = _with_length(settings, facts)
         stored = _Stored(facts, settings.quantization, settings.dtype)
         key = (id(facts), stored.word, stored.dtype)
+        online = online or is_online(facts.quantization, settings.quantization)
         kept = self._kept.get(key)
         if kept is None or kept[0] is not facts:
             kept = self._kept[key] = (facts, *stored.made())
@@ -178,7 +180,8 @@ class Estimator:
         if model.quantization == facts.quantization:  # the words say what the checkpoint says
             settings = replace(settings, quantization=None)
         ranks = engine.ranks(layout, model, None)
-        made = footprint(model, ranks, layout, settings, rules, storage_, device, total)
+        raw = storage({}, stored.plain) if online else None
+        made = footprint(model, ranks, layout, settings, rules, storage_, device, total, raw=raw)
         if made is None:
             what = f"model: the weights of {facts.id} are not known matrix by matrix"
             share = f"the share of memory that {engine.label} {release} uses is not known"
@@ -333,7 +336,11 @@ class _Stored:
         more: Said = () if said is None else (said,)
         if self.dtype not in (*SIXTEEN_BITS, *WIDE_TYPES):
             more += (f"dtype {shown(self.dtype)} is not known: 16 bits are taken",)
-        return model, storage(record_, WIDE if self.dtype in WIDE_TYPES else PLAIN), more
+        return model, storage(record_, self.plain), more
+
+    @property
+    def plain(self) -> Scheme:
+        return WIDE if self.dtype in WIDE_TYPES else PLAIN
 
 
 # --------------------------------------------------------------------------------------- verdict
@@ -344,7 +351,8 @@ def _slack(made: Footprint) -> int:
 
     A cache of a stated size takes no notice of what is left: then that counts, too.
     """
-    spare = made.kv - (made.need or 1)
+    loads = made.total - made.at_load - made.beside.context
+    spare = min(made.kv - (made.need or 1), loads)
     if made.settings.kv_bytes is None or spare < 0:
         return spare
     return made.total - made.needed - made.kv
@@ -356,7 +364,8 @@ def _verdict(made: Footprint, margin: Band) -> Verdict:
         return "does_not_fit"  # both sizes are exact
     if slack - margin.below >= 0:
         return "fits"
-    return "tight" if slack + margin.above >= 0 else "does_not_fit"
+    most = slack + margin.above + made.beside.doubtful
+    return "tight" if most >= 0 else "does_not_fit"
 
 
 def _longest(made: Footprint, model: ModelFacts) -> int | None:

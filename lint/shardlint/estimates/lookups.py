@@ -29,7 +29,10 @@ RELEASE: Final = re.compile(
 
 
 def release_of(known: Sequence[str], text: str | None, label: str) -> tuple[str, Said]:
-    """The opened release that a version is, or the nearest before it; else a middle one."""
+    """The release that a version is; a build: the opened one before it; else a middle one.
+
+    A release between two opened ones is sized with all that is known to be as old.
+    """
     if text is None:
         middle = known[len(known) // 2]
         return middle, (f"the release of {label} is not stated: {middle} is taken",)
@@ -44,7 +47,10 @@ def release_of(known: Sequence[str], text: str | None, label: str) -> tuple[str,
         return middle, (f"{label} {shown(text)} is not known: {middle} is taken",)
     before = [at for at, one in enumerate(versions) if one is not None and one <= asked]
     nearest = known[before[-1] if before else 0]
-    exact = version(nearest) == asked and not (found and found[4])
+    built = bool(found and found[4])
+    if not built and first < asked < last and version(nearest) != asked:
+        return name, (f"{label} {name} was not opened: it lies behind {nearest}",)
+    exact = version(nearest) == asked and not built
     return nearest, () if exact else (f"{label} {nearest} is taken for {text.strip()}",)
 
 
