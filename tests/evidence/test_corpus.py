@@ -22,6 +22,7 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "leaderworkerset",
 )
 """Kinds of files that are read."""
 

@@ -50,7 +50,8 @@ class Owner:
     fields of Placement that the object decides, `devices` the devices of a container that does not
     ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
     asked; `remarks` is what it passes over. `sites` write what the object states. `role` is that of
-    its containers, `kind` how the plan is called.
+    its containers, `kind` how the plan is called, `labels` are those that the pods get beside their
+    own.
     """
 
     node: Node
@@ -73,6 +74,7 @@ class Owner:
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     platform: str | None = None
 
     @property
@@ -85,7 +87,8 @@ class Owner:
 
     def pod_labels(self) -> Mapping[str, str]:
         """Labels of the pods, which is where selectors look."""
-        return string_map(self.node.get(*self.pod, "metadata", "labels"))
+        own = string_map(self.node.get(*self.pod, "metadata", "labels"))
+        return MappingProxyType({**own, **self.labels}) if self.labels else own
 
     def notes(self) -> Mapping[str, Node]:
         """Annotations of the object and of its pods."""
