@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.knative import KnativeReader
+from shardlint.readers.kthena import KthenaReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.shell import ShellReader
@@ -16,6 +18,8 @@ def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
         LeaderWorkerSetReader(),
+        KnativeReader(),
+        KthenaReader(),
         ComposeReader(),
         ShellReader(),
     )

@@ -17,7 +17,7 @@ from shardlint.plugins import ReadContext
 from shardlint.readers.edits import JointSite
 from shardlint.readers.plans import EDITABLE
 from shardlint.readers.pods import Owner, added, devices, pod_plans
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Origin
 
@@ -176,3 +176,31 @@ def number(value: Known[int], otherwise: Origin) -> Text:
     if value.only is None:
         return Text.unknown(place, value.reason or "it is not decided")
     return replace(added(str(value.only), place), assumes=value.assumes)
+
+
+def dropped(spec: Node, names: Sequence[str], platform: str) -> Iterator[Remark]:
+    """Variables of containers whose values an operator replaces by its own."""
+    containers = spec.get("containers")
+    for container in containers.items if containers is not None else ():
+        env = container.get("env")
+        for item in env.items if env is not None else ():
+            name, value = item.string("name"), item.get("value")
+            if name in names and value is not None:
+                yield Remark(
+                    kind="ignored",
+                    severity="warning",
+                    at=value.origin,
+                    message=f"{platform} sets {name} itself: this value is dropped",
+                    help="remove it",
+                )
+
+
+# --------------------------------------------------------------------------------------- replicas
+
+
+def product(first: Node | None, second: Node | None) -> Known[int]:
+    """Replicas that are told in two factors; one that is missing is 1."""
+    one, other = integer(first), integer(second)
+    if one.is_unset or other.is_unset:
+        return one.or_default(other)
+    return combine(lambda a, b: a * b, other, one, how="stated")

@@ -7,7 +7,7 @@ workers' too, as parts of the same engine. `spec.replicas` are the groups, `size
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import lws
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.groups import Template, group_plans, number
+from shardlint.readers.groups import Template, dropped, group_plans, number
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, added, kind_of, objects
@@ -77,7 +77,7 @@ def set_plans(of: GroupSet, context: ReadContext) -> tuple[ServingPlan, ...]:
             where = (*of.keys, key)
             path = of.path + "".join(f"/{step}" for step in (*where, "spec"))
             owner = _owner(of, where, template, size, len(made))
-            owner = replace(owner, remarks=(*of.remarks, *dropped(spec)))
+            owner = replace(owner, remarks=(*of.remarks, *dropped(spec, lws.VARIABLES, lws.KIND)))
             made.append(Template(owner=owner, spec=spec, path=path))
     if not made:
         return ()
@@ -145,20 +145,3 @@ def variables(
             lws.WORKER_INDEX: added(str(index), origin),
         }
     )
-
-
-def dropped(spec: Node) -> Iterator[Remark]:
-    """Variables of containers whose values the operator replaces by its own."""
-    containers = spec.get("containers")
-    for container in containers.items if containers is not None else ():
-        env = container.get("env")
-        for item in env.items if env is not None else ():
-            name, value = item.string("name"), item.get("value")
-            if name in lws.VARIABLES and value is not None:
-                yield Remark(
-                    kind="ignored",
-                    severity="warning",
-                    at=value.origin,
-                    message=f"LeaderWorkerSet sets {name} itself: this value is dropped",
-                    help="remove it",
-                )
