@@ -23,6 +23,10 @@ KINDS = (
     "docker-compose",
     "shell",
     "leaderworkerset",
+    "knative-service",
+    "kthena",
+    "llmaz",
+    "ome",
 )
 """Kinds of files that are read."""
 

@@ -18,6 +18,7 @@ from shardlint.source import Origin, apply
 
 KINDS = (
     "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell", "leaderworkerset",
+    "knative-service", "kthena", "llmaz", "ome",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

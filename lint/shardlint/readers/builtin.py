@@ -10,6 +10,8 @@ from shardlint.readers.knative import KnativeReader
 from shardlint.readers.kthena import KthenaReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
+from shardlint.readers.llmaz import LlmazReader
+from shardlint.readers.ome import OmeReader
 from shardlint.readers.shell import ShellReader
 
 
@@ -20,6 +22,8 @@ def shardlint_readers() -> Iterable[Reader]:
         LeaderWorkerSetReader(),
         KnativeReader(),
         KthenaReader(),
+        OmeReader(),
+        LlmazReader(),
         ComposeReader(),
         ShellReader(),
     )

@@ -16,7 +16,7 @@ from shardlint.plan import Remark, ServingPlan, Site
 from shardlint.plugins import ReadContext
 from shardlint.readers.edits import JointSite
 from shardlint.readers.plans import EDITABLE
-from shardlint.readers.pods import Owner, added, devices, pod_plans
+from shardlint.readers.pods import Owner, added, container_plans, devices, pod_plans
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Origin
@@ -33,22 +33,44 @@ SAME = ("layout.tp", "layout.pp", "layout.dp", "layout.ep", "memory.max_model_le
 
 @record(kw_only=True)
 class Template:
-    """The pods of one kind in a group: who owns them, their spec, and its path."""
+    """The pods of one kind in a group: who owns them, their spec, and its path.
+
+    `container` is the only one that is looked at, where it stands beside the others.
+    """
 
     owner: Owner
     spec: Node
     path: str
+    container: tuple[Node, str] | None = None
+
+    def plans(self, context: ReadContext) -> tuple[ServingPlan, ...]:
+        if self.container is None:
+            return tuple(pod_plans(self.owner, self.spec, self.path, context))
+        node, path = self.container
+        return tuple(container_plans(self.owner, self.spec, node, path, context))
+
+    def devices(self) -> Known[int]:
+        """Devices of all containers of a pod together, where each number is known."""
+        found = self.spec.get("containers")
+        nodes = list(found.items) if found is not None else []
+        counts = [devices(item)[0] for item in (*nodes, *self._own())]
+        asked = [count for count in counts if not count.is_unset]
+        if not asked:
+            return Known.unknown("the pod asks for no devices")
+        return combine(lambda *each: sum(int(count) for count in each), *asked)
+
+    def _own(self) -> tuple[Node, ...]:
+        return () if self.container is None else (self.container[0],)
 
 
 def group_plans(
     leader: Template, worker: Template | None, size: Known[int], context: ReadContext
 ) -> tuple[ServingPlan, ...]:
     """The plans of a group; without a template of their own, workers are like the leader."""
-    leaders = tuple(pod_plans(leader.owner, leader.spec, leader.path, context))
-    used = worker if worker is not None and size.only != 1 else None
-    workers = tuple(pod_plans(used.owner, used.spec, used.path, context)) if used else ()
+    leaders = leader.plans(context)
+    workers = worker.plans(context) if worker is not None and size.only != 1 else ()
     if len(leaders) == 1 and all(_part_of(leaders[0], other) for other in workers):
-        total = _devices(leader.spec, worker.spec if worker else leader.spec, size)
+        total = _devices(leader, worker or leader, size)
         return (_in_group(_joined(leaders[0], workers), total),)
     if not workers and len(leaders) < 2:
         return leaders
@@ -145,26 +167,16 @@ def _in_group(plan: ServingPlan, total: Known[int]) -> ServingPlan:
     return replace(plan, placement=replace(placement, group_devices=total))
 
 
-def _devices(leader: Node, worker: Node, size: Known[int]) -> Known[int]:
+def _devices(leader: Template, worker: Template, size: Known[int]) -> Known[int]:
     """Devices of all pods of a group."""
-    own = pod_devices(leader)
+    own = leader.devices()
     if size.only == 1:
         return own if not own.is_known else replace(own, origin=size.origin, how="derived")
-    return combine(_together, size, own, pod_devices(worker))
+    return combine(_together, size, own, worker.devices())
 
 
 def _together(size: int, leader: int, worker: int) -> int:
     return leader + (size - 1) * worker
-
-
-def pod_devices(spec: Node) -> Known[int]:
-    """Devices of all containers of a pod together, where each number is known."""
-    found = spec.get("containers")
-    counts = [devices(item)[0] for item in (found.items if found is not None else ())]
-    asked = [count for count in counts if not count.is_unset]
-    if not asked:
-        return Known.unknown("the pod asks for no devices")
-    return combine(lambda *each: sum(int(count) for count in each), *asked)
 
 
 # -------------------------------------------------------------------------------------- variables
