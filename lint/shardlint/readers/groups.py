@@ -182,6 +182,11 @@ def _together(size: int, leader: int, worker: int) -> int:
 # -------------------------------------------------------------------------------------- variables
 
 
+def key_of(node: Node) -> Origin:
+    """The first key of a map: a place for what an operator adds, which nothing is read from."""
+    return node.pairs[0][0].origin if node.pairs else node.origin
+
+
 def number(value: Known[int], otherwise: Origin) -> Text:
     """A number as the value of a variable that an operator sets."""
     place = value.origin or otherwise

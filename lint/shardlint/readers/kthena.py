@@ -16,8 +16,8 @@ from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import kthena
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.edits import RefusedSite
-from shardlint.readers.groups import Template, dropped, group_plans, number, product
+from shardlint.readers.edits import FlagSite, RefusedSite
+from shardlint.readers.groups import Template, dropped, group_plans, key_of, number, product
 from shardlint.readers.keyed import FALSE, TRUE, KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, added, container_plans, devices, kind_of, objects
@@ -115,14 +115,15 @@ def _packed(node: Node) -> Mapping[str, Any]:
 def _variables(node: Node, role: str, size: Known[int], index: int) -> Mapping[str, Text]:
     """Variables of the first entry, or of its first worker."""
     name, space = node.string("metadata", "name") or "", node.string("metadata", "namespace")
-    address = added(kthena.entry_address(name, role, space), node.origin)
+    origin = key_of(node)
+    address = added(kthena.entry_address(name, role, space), origin)
     if not (name and role) or placeholder(f"{name}{role}{space or ''}"):
-        address = Text.unknown(node.origin, "the name of the entry pod is not in this file")
+        address = Text.unknown(origin, "the name of the entry pod is not in this file")
     return MappingProxyType(
         {
-            kthena.GROUP_SIZE: number(size, node.origin),
+            kthena.GROUP_SIZE: number(size, origin),
             kthena.ENTRY_ADDRESS: address,
-            kthena.WORKER_INDEX: added(str(index), node.origin),
+            kthena.WORKER_INDEX: added(str(index), origin),
         }
     )
 
@@ -177,7 +178,7 @@ def _booster(node: Node, path: str, context: ReadContext) -> Iterator[ServingPla
 def _worker(node: Node, path: str, backend: Node, worker: Node, kind: str, used: str) -> Owner:
     uri, cache = backend.get("modelURI"), backend.string("cacheURI") or ""
     folder = kthena.folder(cache, uri.value if uri is not None else "")
-    origin = uri.origin if uri is not None else backend.origin
+    origin = uri.origin if uri is not None else key_of(backend)
     nodes, placement = _nodes(worker, kind)
     joined = nodes.only is None or nodes.only > 1
     replicas = backend.get("replicas") or backend.get("minReplicas")
@@ -253,7 +254,7 @@ def _options(config: Node | None) -> Iterator[Text]:
 
 
 def _environment(backend: Node, used: str) -> Mapping[str, Text]:
-    env = {name: added(word, backend.origin) for name, word in kthena.ENV[used].items()}
+    env = {name: added(word, key_of(backend)) for name, word in kthena.ENV[used].items()}
     own = backend.get("env")
     for item in own.items if own is not None else ():
         name, value = item.string("name"), item.get("value")
@@ -287,7 +288,7 @@ def _edited(plan: ServingPlan, worker: Node, remarks: tuple[Remark, ...]) -> Ser
     config = worker.get("config")
     sites: dict[str, Site] = dict(plan.sites)
     for field, key in KEYS.items():
-        if field in sites:
+        if isinstance(site := sites.get(field), FlagSite) and site.flag is None:
             sites[field] = _config_site(config, key)
     for name in sites:
         if name.startswith("option:"):
@@ -296,11 +297,7 @@ def _edited(plan: ServingPlan, worker: Node, remarks: tuple[Remark, ...]) -> Ser
 
 
 def _config_site(config: Node | None, key: str) -> Site:
-    if config is None:
-        return RefusedSite("the worker has no config")
-    spelled = (own.value for own, _ in config.entries())
-    same = (own for own in spelled if kthena.option(own) == kthena.option(key))
-    return KeySite(config, next(same, key))
+    return RefusedSite("the worker has no config") if config is None else KeySite(config, key)
 
 
 def _ignored(worker: Node, workers: Node, kind: str, used: str) -> tuple[Remark, ...]:

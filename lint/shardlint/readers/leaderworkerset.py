@@ -15,7 +15,7 @@ from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import lws
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.groups import Template, dropped, group_plans, number
+from shardlint.readers.groups import Template, dropped, group_plans, key_of, number
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, added, kind_of, objects
@@ -134,7 +134,7 @@ def variables(
     name: str, namespace: str | None, size: Known[int], index: int, template: Node
 ) -> Mapping[str, Text]:
     """Variables of the containers of the first group: of its leader, or of its first worker."""
-    origin = template.origin
+    origin = key_of(template)
     address = added(lws.leader_address(name, namespace), origin)
     if not name or placeholder(f"{name}{namespace or ''}"):
         address = Text.unknown(origin, "the name of the set is not in this file")

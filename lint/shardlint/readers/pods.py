@@ -435,4 +435,5 @@ def _joined(text: Text, parts: list[Mapped], used: list[Text]) -> Text:
     alone = len(used) == 1 and sum(len(part) for part in parts) == len(used[0].mapped or " ")
     definition = used[0].editable if alone else None
     related = tuple(value.place for value in used)
-    return Text(replace(joined, literal=False), text.origin, None, related, definition)
+    assumes = text.assumes.union(*(value.assumes for value in used))
+    return Text(replace(joined, literal=False), text.origin, None, related, definition, assumes)
