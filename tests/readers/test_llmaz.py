@@ -119,7 +119,7 @@ def test_the_model_may_be_in_another_file() -> None:
 def test_a_model_that_is_not_there_is_unknown() -> None:
     of = read(playground())
     assert "the model m is not in this run" == why(of, "model")
-    assert why(read(model(id="${ID}") + playground()), "model")
+    assert why(read(model(id="'${ID}'") + playground()), "model")
 
 
 def test_a_model_by_its_address() -> None:

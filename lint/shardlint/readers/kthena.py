@@ -268,7 +268,6 @@ def _environment(backend: Node, used: str) -> Mapping[str, Text]:
 def _worker_sites(backend: Node, worker: Node, kind: str) -> Mapping[str, Site]:
     found: dict[str, Site] = {
         "replicas": factor_site((backend, "replicas"), (worker, "replicas")),
-        "shm_bytes": RefusedSite("the volumes are those of kthena's own template"),
         "nodes": KeySite(worker, "pods"),
     }
     if kind != kthena.VLLM:
@@ -287,6 +286,7 @@ def _edited(plan: ServingPlan, worker: Node, remarks: tuple[Remark, ...]) -> Ser
     """With sites that write keys of `config`: there is no command line to write options into."""
     config = worker.get("config")
     sites: dict[str, Site] = dict(plan.sites)
+    sites.pop("shm_bytes", None)  # the volumes are those of kthena's own template
     for field, key in KEYS.items():
         if isinstance(site := sites.get(field), FlagSite) and site.flag is None:
             sites[field] = _config_site(config, key)
