@@ -113,6 +113,19 @@ def test_what_is_filled_in_is_unknown() -> None:
     assert why(read(serving(ROLE.replace("Replicas: 1", "Replicas: -1"))), "nodes")
 
 
+def test_a_downloaded_model_gives_the_shape() -> None:
+    start = """
+    initContainers:
+    - image: ghcr.io/volcano-sh/downloader:v0.2.0
+      args: [--source, "hf://Qwen/Qwen3-8B", --output-dir, /cache/m/]
+    """
+    text = serving(role("leader", "vllm serve /cache/m")) + block(start, 10)
+    of = read(text)
+    assert ("/cache/m", "Qwen/Qwen3-8B") == (of.model.only, of.shape_of.only)
+    assert 36 == of.model_facts.only.num_layers  # type: ignore[union-attr]
+    assert read(text.replace("/cache/m/", "/cache/n")).model_facts.only is None
+
+
 # workers of a backend
 
 

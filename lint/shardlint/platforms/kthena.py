@@ -29,6 +29,9 @@ ENTRY_ADDRESS = "ENTRY_ADDRESS"
 WORKER_INDEX = "WORKER_INDEX"
 VARIABLES = (GROUP_SIZE, ENTRY_ADDRESS, WORKER_INDEX)
 
+DOWNLOADER = re.compile(r"(^|/)volcano-sh/downloader(:|@|$)")
+"""The image that brings the model of `--source` into the folder of `--output-dir`."""
+
 SCHEDULER = "volcano"
 """Where the object names no scheduler."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -68,7 +69,26 @@ def _serving(node: Node, path: str, context: ReadContext) -> Iterator[ServingPla
         ]
         entry, worker = made
         if entry is not None:
-            yield from group_plans(entry, worker, size, context)
+            for plan in group_plans(entry, worker, size, context):
+                yield _downloaded(plan, entry.spec)
+
+
+def _downloaded(plan: ServingPlan, spec: Node) -> ServingPlan:
+    """With the model that an init container of kthena's downloads into the engine's folder."""
+    starts = spec.get("initContainers")
+    for container in starts.items if starts is not None else ():
+        if not kthena.DOWNLOADER.search(container.string("image") or ""):
+            continue
+        words = container.get("args")
+        items = list(words.items) if words is not None else []
+        told = {one.value: other for one, other in pairwise(items)}
+        folder, uri = told.get("--output-dir"), told.get("--source")
+        same = folder is not None and folder.value.rstrip("/") == (plan.model.only or "").rstrip(
+            "/"
+        )
+        if same and uri is not None and plan.shape_of.is_unset:
+            return replace(plan, shape_of=_model(uri))
+    return plan
 
 
 def _size(workers: Known[int]) -> Known[int]:
