@@ -6,7 +6,8 @@ tensor × pipeline × data parallel size ("--nnodes 3 must evenly divide the tot
 groups: with three pods for `--nnodes 2` the third waits for a partner that never comes.
 
 Where Ray places the ranks of a group of pods (a LeaderWorkerSet, say), all pods of the group must
-have as many GPUs together as there are ranks. Ray waits for the missing ones for ever.
+have as many GPUs together as there are ranks. Ray waits for the missing ones for ever. Without Ray,
+`--nnodes` is the size of the group, and the data-parallel ranks of its pods are all there are.
 
 ```sh fails
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1 --node-rank 0 --master-addr node0 \\
@@ -41,6 +42,7 @@ class NodeGroupSizeMismatch(ConstraintRule):
     def check(self, world: World) -> Iterator[Found]:
         yield from super().check(world)
         yield from _short(world)
+        yield from _apart(world)
         pods, nodes = world.plan.placement.pods, world.layout.nnodes
         count = pods.only
         if nodes > 1 and count is not None and count > 1 and count % nodes:
@@ -80,6 +82,32 @@ def _short(world: World) -> Iterator[Found]:
         help=_more(wanted, there, pods, inside),
         repair=Repair("fields", values=(("pp", inside),)) if inside else None,
     )
+
+
+def _apart(world: World) -> Iterator[Found]:
+    """Nodes or data-parallel ranks that are not as many as the pods of a group bring."""
+    layout, group = world.layout, world.plan.placement.pods_per_group
+    pods = group.only
+    if pods is None or group.how == "defaulted" or group.assumes:
+        return
+    if layout.nnodes not in (1, pods):
+        yield Found(
+            message=f"--nnodes {layout.nnodes} in a group of {counted(pods, 'pod')}: nodes wait for"
+            " one another until all are there",
+            at=world.origin("layout.nnodes", "placement.pods_per_group"),
+            severity="warning",
+            help=f"--nnodes {pods}, or groups of {counted(layout.nnodes, 'pod')}",
+        )
+    local = layout.dp_local
+    decided = "layout.dp_local" in world.values and layout.nnodes == 1
+    if decided and pods > 1 and local and local * pods < layout.dp:
+        yield Found(
+            message=f"{counted(pods, 'pod')} with {local} data-parallel ranks each start"
+            f" {local * pods} of {layout.dp} ranks: they wait for the others",
+            at=world.origin("layout.dp", "placement.pods_per_group"),
+            severity="warning",
+            help=f"--data-parallel-size {local * pods}, or groups of {-(-layout.dp // local)} pods",
+        )
 
 
 def _more(wanted: int, there: int, pods: int, stages: int) -> str | None:

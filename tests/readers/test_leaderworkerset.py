@@ -252,6 +252,24 @@ def test_pods_of_other_objects_may_join_a_ray_cluster() -> None:
     assert "no pod outside of the group is in its Ray cluster" in one.assumes
 
 
+def test_nodes_are_the_pods_of_a_group() -> None:
+    text = group(pods("vllm", "vllm serve org/m -tp 32 --nnodes 4 --node-rank $LWS_WORKER_INDEX"))
+    one = short(text)
+    assert one is not None
+    assert ("warning", "4") == (one.severity, text[one.span.start : one.span.end])
+    assert "--nnodes 4 in a group of 2 pods" in one.message
+    assert short(text.replace("size: 2", "size: 4")) is None
+
+
+def test_data_parallel_ranks_are_those_of_the_group() -> None:
+    text = group(pods("vllm", "vllm serve org/m -dp 32 --data-parallel-size-local 8"))
+    one = short(text)
+    assert one is not None
+    assert ("warning", "32") == (one.severity, text[one.span.start : one.span.end])
+    assert "2 pods with 8 data-parallel ranks each start 16 of 32" in one.message
+    assert short(text.replace("-dp 32", "-dp 16")) is None
+
+
 def test_leaders_and_workers_may_have_different_devices() -> None:
     text = group(
         pods("worker", "ray start --address=$LWS_LEADER_ADDRESS:6379 --block", 4),
