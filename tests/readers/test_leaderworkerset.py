@@ -65,6 +65,10 @@ def test_a_group_is_one_replica() -> None:
     assert 16 == of.placement.group_devices.only
 
 
+def test_devices_of_leader_and_workers_are_edited_together() -> None:
+    assert RAY.replace("gpu: 8", "gpu: 4") == edited(RAY, read(RAY), "gpus_per_pod", "4")
+
+
 def test_without_a_template_for_the_leader_all_pods_are_alike() -> None:
     text = group(pods("vllm", f"vllm serve {BOTH} -tp 16"))
     of = read(text)

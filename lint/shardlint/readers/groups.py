@@ -51,16 +51,21 @@ class Template:
 
     def devices(self) -> Known[int]:
         """Devices of all containers of a pod together, where each number is known."""
-        found = self.spec.get("containers")
-        nodes = list(found.items) if found is not None else []
-        counts = [devices(item)[0] for item in (*nodes, *self._own())]
+        counts = [devices(item)[0] for item in self._containers()]
         asked = [count for count in counts if not count.is_unset]
         if not asked:
             return Known.unknown("the pod asks for no devices")
         return combine(lambda *each: sum(int(count) for count in each), *asked)
 
-    def _own(self) -> tuple[Node, ...]:
-        return () if self.container is None else (self.container[0],)
+    def device_sites(self) -> tuple[Site, ...]:
+        """Where the numbers of devices are written."""
+        found = (devices(item)[1].get("gpus_per_pod") for item in self._containers())
+        return tuple(site for site in found if site is not None)
+
+    def _containers(self) -> tuple[Node, ...]:
+        found = self.spec.get("containers")
+        own = () if self.container is None else (self.container[0],)
+        return (*(found.items if found is not None else ()), *own)
 
 
 def group_plans(
@@ -71,7 +76,10 @@ def group_plans(
     workers = worker.plans(context) if worker is not None and size.only != 1 else ()
     if len(leaders) == 1 and all(_part_of(leaders[0], other) for other in workers):
         total = _devices(leader, worker or leader, size)
-        return (_in_group(_joined(leaders[0], workers), total),)
+        joined = _joined(leaders[0], workers)
+        if worker is not None and not workers and size.only != 1:
+            joined = _with_others(joined, worker)
+        return (_in_group(joined, total),)
     if not workers and len(leaders) < 2:
         return leaders
     reason = DIFFERENT if leaders else NO_LEADER
@@ -109,6 +117,16 @@ def _joined(leader: ServingPlan, workers: Sequence[ServingPlan]) -> ServingPlan:
         anchors=tuple(dict.fromkeys(span for plan in (leader, *workers) for span in plan.anchors)),
         placement=replace(leader.placement, env=_variables((leader, *workers))),
     )  # fmt: skip
+
+
+def _with_others(plan: ServingPlan, worker: Template) -> ServingPlan:
+    """Workers that run no engine of their own have the devices of their leader."""
+    site = plan.sites.get("gpus_per_pod")
+    theirs = worker.device_sites()
+    if site is None or len(theirs) != 1:
+        return plan
+    joint = JointSite((site, *theirs))
+    return replace(plan, sites=MappingProxyType({**plan.sites, "gpus_per_pod": joint}))
 
 
 def _sites(leader: ServingPlan, workers: Sequence[ServingPlan]) -> Mapping[str, Site]:
