@@ -481,6 +481,8 @@ class Placement:
     """What the platform gives to one replica.
 
     `pods` are all pods of an object whose pods can be the nodes of one engine (a StatefulSet).
+    `group_devices` are those of all pods of one group together, where the file says what each has;
+    `joined` is what makes one cluster of several pods or hosts, such as Ray.
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
@@ -508,6 +510,8 @@ class Placement:
 
     pods_per_group: Known[int] = Known.unset()
     pods: Known[int] = Known.unset()
+    group_devices: Known[int] = Known.unset()
+    joined: str | None = None
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()

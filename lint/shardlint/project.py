@@ -485,6 +485,8 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
     pods = plan.placement.pods_per_group
     if not pods.is_known:
         return f"how many pods one engine has is not known: {pods.reason}"
+    if pods.how != "defaulted":
+        return None  # the object counts groups
     layout, devices = plan.effective.world().only, plan.placement.devices.only
     if layout is None or layout.nnodes > 1:
         return None

@@ -6,10 +6,24 @@ from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.knative import KnativeReader
+from shardlint.readers.kthena import KthenaReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
+from shardlint.readers.llmaz import LlmazReader
+from shardlint.readers.ome import OmeReader
 from shardlint.readers.shell import ShellReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), ComposeReader(), ShellReader())
+    return (
+        KubernetesReader(),
+        LeaderWorkerSetReader(),
+        KnativeReader(),
+        KthenaReader(),
+        OmeReader(),
+        LlmazReader(),
+        ComposeReader(),
+        ShellReader(),
+    )

@@ -140,7 +140,7 @@ def _plan(
         namespace=host.namespace,
         labels=host.labels,
         layout=reading.layout,
-        effective=replace(engine.effective(reading.layout), **host.effective),
+        effective=replace(_effective(engine, reading.layout, host.placement), **host.effective),
         placement=_placement(host.placement, launch, env, narrowing),
         fleet=host.fleet,
         memory=reading.memory,
@@ -155,6 +155,24 @@ def _plan(
         suppressed=host.suppressed,
     )
     return replace(plan, unknowns=tuple(_unknowns(plan)))
+
+
+BY_RAY = "ray"
+"""The executor that lets a Ray cluster place the ranks."""
+
+
+def _effective(engine: Engine, layout: LayoutFacts, placement: Placement) -> LayoutFacts:
+    """The layout with defaults; pods of a group that are joined by Ray are there to be used by it.
+
+    Releases differ in whether they take Ray without being asked, so that this is assumed.
+    """
+    filled = engine.effective(layout)
+    asked = not (layout.executor.is_unset and layout.nnodes.is_unset)
+    alone = not engine.checked or placement.joined is None or not placement.pods_per_group.is_known
+    if asked or alone:
+        return filled
+    assumed = f"the ranks are placed by Ray ({placement.joined})"
+    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(assumed,)))
 
 
 def _placement(
@@ -434,11 +452,27 @@ def ray_in(node: Node) -> str | None:
 
 
 def around(host: Host, started: Sequence[Process], elsewhere: str | None = None) -> Host:
-    """The host with what its processes say of it: that others join in, that releases change."""
+    """The host with what its processes say of it: that others join in, that releases change.
+
+    An object that says how many pods belong together is believed.
+    """
     placement = host.placement
-    if reason := elsewhere or joins_hosts(started):
-        placement = replace(placement, pods_per_group=Known.unknown(reason))
+    reason = elsewhere or joins_hosts(started)
+    if reason is None and (placement.pods_per_group.only or 1) > 1:
+        reason = _script_in(started)
+    if reason:
+        pods = placement.pods_per_group.or_default(Known.unknown(reason))
+        placement = replace(placement, pods_per_group=pods, joined=reason)
     return replace(host, placement=placement, reinstalled=reinstalls(started))
+
+
+def _script_in(started: Sequence[Process]) -> str | None:
+    """A script that is not read: in pods that belong together it may start a cluster."""
+    for process in started:
+        for word in process.argv[:3]:
+            if re.search(r"\.(sh|bash|py)$", word.value or ""):
+                return f"{basename(word.value or '')} may start a cluster"
+    return None
 
 
 def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Host]]:

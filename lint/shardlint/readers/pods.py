@@ -52,13 +52,14 @@ class Owner:
     fields of Placement that the object decides, `devices` the devices of a container that does not
     ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
     asked; `remarks` is what it passes over. `sites` write what the object states. `role` is that of
-    its containers, `kind` how the plan is called.
+    its containers, `kind` how the plan is called, `labels` are those that the pods get beside their
+    own.
     """
 
     node: Node
     kind: str
     path: str
-    pod: tuple[str, ...] = ()
+    pod: tuple[str | int, ...] = ()
     whole: bool = True
     title: str | None = None
     role: str | None = None
@@ -75,6 +76,7 @@ class Owner:
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     platform: str | None = None
 
     @property
@@ -87,7 +89,8 @@ class Owner:
 
     def pod_labels(self) -> Mapping[str, str]:
         """Labels of the pods, which is where selectors look."""
-        return string_map(self.node.get(*self.pod, "metadata", "labels"))
+        own = string_map(self.node.get(*self.pod, "metadata", "labels"))
+        return MappingProxyType({**own, **self.labels}) if self.labels else own
 
     def notes(self) -> Mapping[str, Node]:
         """Annotations of the object and of its pods."""
@@ -467,4 +470,5 @@ def _joined(text: Text, parts: list[Mapped], used: list[Text]) -> Text:
     alone = len(used) == 1 and sum(len(part) for part in parts) == len(used[0].mapped or " ")
     definition = used[0].editable if alone else None
     related = tuple(value.place for value in used)
-    return Text(replace(joined, literal=False), text.origin, None, related, definition)
+    assumes = text.assumes.union(*(value.assumes for value in used))
+    return Text(replace(joined, literal=False), text.origin, None, related, definition, assumes)
