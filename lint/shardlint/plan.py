@@ -480,6 +480,9 @@ class Placement:
     interfaces, `packed` what keeps the pods of one group near each other; None: nothing does.
     `env` are variables that collectives look at, `env_open` why there may be more of them.
 
+    `capacity` is the number of devices that all replicas together can get, `driver_devices` that of
+    the Ray node on which the engine itself is started.
+
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
     same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
@@ -492,6 +495,8 @@ class Placement:
     pods: Known[int] = Known.unset()
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
+    capacity: Known[int] = Known.unset()
+    driver_devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
@@ -534,8 +539,11 @@ class Placement:
 
 @record(kw_only=True)
 class Fleet:
+    """Copies of an engine. `whole`: one is a whole engine, of as many pods as it takes."""
+
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
+    whole: bool = False
 
 
 @record(kw_only=True)

@@ -1,0 +1,89 @@
+"""KubeRay and Ray Serve LLM: what they make of a cluster and of an application.
+
+Read in ray-project/kuberay (feeaf72, ray-operator: controllers/ray/common/pod.go,
+controllers/ray/utils/{resources,validation}.go, apis/ray/v1) and in ray-project/ray
+(python/ray/llm/_internal/serve: core/configs, core/server, serving_patterns; of several commits).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+Place: TypeAlias = Literal["resources", "rayStartParams", "limits"]
+
+OFFERED = re.compile(r".*gpu$|nvidia\.com/mig-\d+g\.\d+gb$", re.IGNORECASE)
+"""Resources of a container that become GPUs of the Ray node."""
+
+PASSED_OVER = re.compile(
+    r"habana\.ai/.+|huawei\.com/ascend.*|gpu\.intel\.com/(i915|xe)|nvidia\.com/gpu\.shared"
+)
+"""Devices that KubeRay does not hand to Ray: Ray then sees no GPU."""
+
+START_GPUS = "num-gpus"
+
+BUILDERS = re.compile(r"ray\.serve\.llm\b.*")
+"""Import paths of applications that Ray Serve LLM builds."""
+
+NAMED_APART = ("model", "served_model_name")
+"""Keys that are refused in `engine_kwargs`: `model_loading_config` names the model."""
+
+EXECUTOR = "distributed_executor_backend"
+
+OWN_VARIABLES = MappingProxyType(
+    {
+        "MODEL_ID": "--model",
+        "TENSOR_PARALLELISM": "--tensor-parallel-size",
+        "TENSOR_PARALLEL_SIZE": "--tensor-parallel-size",
+        "PIPELINE_PARALLELISM": "--pipeline-parallel-size",
+        "PIPELINE_PARALLEL_SIZE": "--pipeline-parallel-size",
+        "MAX_MODEL_LEN": "--max-model-len",
+        "GPU_MEMORY_UTILIZATION": "--gpu-memory-utilization",
+        "MAX_NUM_SEQS": "--max-num-seqs",
+        "MAX_NUM_BATCHED_TOKENS": "--max-num-batched-tokens",
+    }
+)
+"""Variables by which applications of somebody's own are mostly told what to ask of the engine."""
+
+
+def gpus_from(resources: Iterable[str], start: Iterable[str]) -> Place:
+    """Where the number of GPUs of a Ray node is taken from, given the names in each place."""
+    if any(OFFERED.fullmatch(name) for name in resources):
+        return "resources"
+    return "rayStartParams" if START_GPUS in start else "limits"
+
+
+def shm_bytes(limit: int | None, request: int | None) -> int | None:
+    """The memory volume that KubeRay mounts on /dev/shm where nothing is mounted there."""
+    return request if limit is None else limit
+
+
+def card(accelerator: str) -> str:
+    """The card of an accelerator type: Ray leaves the B out of sizes, and means A10G by A10."""
+    if accelerator == "A10":
+        return "A10G"
+    return re.sub(r"-(\d+)G$", r"-\1GB", accelerator)
+
+
+def policy(router_class: str | None) -> tuple[str, frozenset[str]]:
+    """The policy by which Serve chooses a replica, and what it looks at.
+
+    Without a class it is the shorter queue of two; a class of somebody's own is not known.
+    """
+    name = (router_class or "PowerOfTwoChoices").rpartition(".")[2].rpartition(":")[2]
+    for known, looks in AWARENESS.items():
+        if known in name:
+            return known, frozenset(looks)
+    return name, frozenset({"load"})
+
+
+AWARENESS = MappingProxyType(
+    {
+        "PrefixCacheAffinityRouter": ("prefix", "load"),
+        "KVAwareRouter": ("prefix", "load"),
+        "ConsistentHashRouter": ("session",),
+        "PowerOfTwoChoices": ("load",),
+    }
+)
