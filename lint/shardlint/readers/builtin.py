@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
+from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.kaito import KaitoReader
+from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
@@ -13,4 +16,7 @@ from shardlint.readers.shell import ShellReader
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), ComposeReader(), ShellReader(), RayReader())
+    return (
+        KubernetesReader(), ComposeReader(), ShellReader(), RayReader(), AibrixReader(),
+        KubeAIReader(), KaitoReader(),
+    )  # fmt: skip

@@ -231,7 +231,7 @@ class Cluster:
             placement["driver_devices"] = group.gpus
         return replace(
             owner,
-            pod=(*self.keys, *(str(step) for step in group.path), "template"),
+            pod=(*self.keys, *group.path, "template"),
             command=(added("ray", origin), added("start", origin)),
             nodes=self.nodes() if group.is_head else Known.unset(),
             devices=devices_of,
