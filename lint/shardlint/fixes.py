@@ -111,12 +111,12 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
-        said = (f"{_bytes(value)} for {SAID.get(name, name)}" for name, value in delta.items())
+        said = (_setting(name, value) for name, value in delta.items())
         yield Fix(", ".join(said), "unsafe", dict(delta), edits)
 
 
-SAID = {"shm_bytes": "/dev/shm"}
-"""Fields by the names that people know."""
+def _setting(name: str, value: int) -> str:
+    return f"{_bytes(value)} for /dev/shm" if name == "shm_bytes" else f"{name} {value}"
 
 
 def _typed(layout: Mapping[str, int]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from shardlint.known import Known
-from shardlint.plan import Fleet, Router, ServingPlan
+from shardlint.plan import Fleet, Router, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import (
     Owner,
@@ -84,7 +85,16 @@ def _owner(node: Node, kind: str, path: str) -> Owner:
         path=path,
         pod=POD_SPECS[kind][:-1],
         fleet=Fleet(replicas=replicas) if kind in REPLICATED else Fleet(),
+        sites=_count_site(node, kind),
     )
+
+
+def _count_site(node: Node, kind: str) -> Mapping[str, Site]:
+    """The replicas of a Deployment; the pods of a StatefulSet may be parts of one engine."""
+    spec = node.get("spec")
+    if kind == "StatefulSet" or spec is None or spec.get("replicas") is None:
+        return {}
+    return {"replicas": KeySite(spec, "replicas")}
 
 
 def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:
