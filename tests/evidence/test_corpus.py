@@ -22,6 +22,10 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "rayservice",
+    "aibrix",
+    "kubeai-model",
+    "kaito-workspace",
 )
 """Kinds of files that are read."""
 
