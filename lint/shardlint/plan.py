@@ -760,3 +760,5 @@ class Reading:
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refused, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    releases: Known[Releases] = Known.unset()
+    """Those of the possible releases that take every word, where only some do."""

@@ -87,7 +87,8 @@ class _Model:
         if engine is not None and engine in IMAGES:
             image = Known.of(IMAGES[engine], how="derived")
             launch = Launch(origin=url.origin, image=image, argv_complete=False)
-            plan = plan_of(launch, self._host(url, context), context)
+            host = replace(self._host(url, context), written={})
+            plan = plan_of(launch, host, context)
             model = re.sub(r"^ollama://", "", url.value)
             named = url.text().part(len(url.value) - len(model)).known()
             return replace(plan, model=named) if plan is not None else None
@@ -158,7 +159,7 @@ class _Model:
             remarks=remarks,
             suppressed=owner.suppressed(),
             sites={**sites, **more},
-            written={} if args is not None and args.items else self._new_options(),
+            written=self._new_options() if args is None or not args.items else {},
             nodes=(args,) if args is not None else (),
         )
 

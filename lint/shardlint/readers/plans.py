@@ -294,7 +294,8 @@ def _sites(
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
         return MappingProxyType(sites | dict(host.written))
-    editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
+    takes = reading.releases.or_default(versions)
+    editable = [name for name in EDITABLE if engine.flag_name(name, releases=takes) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
     like = (slot.like.written.value or "") if slot and slot.like else ""
