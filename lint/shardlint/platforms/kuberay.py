@@ -32,6 +32,15 @@ NAMED_APART = ("model", "served_model_name")
 
 EXECUTOR = "distributed_executor_backend"
 
+ONE_NODE = "STRICT_PACK"
+"""The strategy that keeps a replica on one node; the default, PACK, takes more if it must."""
+
+
+def strategy_key(keys: Iterable[str]) -> str | None:
+    """The key of the strategy in `placement_group_config`."""
+    return next((key for key in keys if key in ("strategy", "placement_strategy")), None)
+
+
 OWN_VARIABLES = MappingProxyType(
     {
         "MODEL_ID": "--model",
@@ -53,6 +62,15 @@ def gpus_from(resources: Iterable[str], start: Iterable[str]) -> Place:
     if any(OFFERED.fullmatch(name) for name in resources):
         return "resources"
     return "rayStartParams" if START_GPUS in start else "limits"
+
+
+RESOURCE_PARAMETERS = ("num-cpus", START_GPUS, "memory", "resources")
+
+
+def told_twice(resources: Iterable[str], start: Iterable[str]) -> str | None:
+    """The parameter that is refused because the group states its resources itself."""
+    names = [name for name in RESOURCE_PARAMETERS if name in set(start)]
+    return names[0] if names and any(resources) else None
 
 
 def shm_bytes(limit: int | None, request: int | None) -> int | None:

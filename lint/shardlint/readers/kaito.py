@@ -143,7 +143,7 @@ class _Service:
     def _named(self, name: str, near: list[Node], context: ReadContext) -> Iterator[Node]:
         yield from (node for node in near if self._is(node, name))
         for source in context.files.holding("ConfigMap"):
-            roots, _ = read_yaml(source)
+            roots = read_yaml(source)[0] if name in source.text else ()
             for root in roots:
                 yield from (node for node, _ in objects(root, "") if self._is(node, name))
 

@@ -376,7 +376,8 @@ class _Config:
             role=self.role,
             anchors=(*host.anchors, self.item.span),
             effective={"executor": self._executor()},
-            remarks=(*host.remarks, *self.remarks()),
+            name=self._name(host.name),
+            remarks=(*host.remarks, *self.remarks(), *self._packed(group)),
             sites={**host.sites, **more, **devices},
             written={name: _site(self.node, key) for name, key in KEYS.items()},
         )
@@ -387,6 +388,12 @@ class _Config:
         )
         plan = plan_of(launch, host, context)
         return _as_arguments(plan, self.node) if plan is not None else None
+
+    def _name(self, name: str) -> str:
+        """The name by which the model is asked for, in place of the application's."""
+        served = self.node.string("model_loading_config", "model_id")
+        above = name.rpartition("/")[0]
+        return "/".join(part for part in (above, served or name.rpartition("/")[2]) if part)
 
     def _start(self, model: Node) -> tuple[Text, ...]:
         words = tuple(added(word, model.origin) for word in ("vllm", "serve"))
@@ -466,6 +473,24 @@ class _Config:
                 bundles.items[0].origin,
                 f"the bundles hold {offered} GPUs, TP {sizes[0]} × PP {sizes[1]} is {asked}",
                 f"{asked} bundles of one GPU",
+            )
+
+    def _packed(self, group: Group | None) -> Iterator[Remark]:
+        """STRICT_PACK keeps all ranks on one node, which must have a GPU for each."""
+        placed = self.node.get("placement_group_config")
+        node = kuberay.strategy_key(tuple(k.value for k, _ in placed.pairs)) if placed else None
+        value = placed.get(node) if placed is not None and node is not None else None
+        sizes = [self._size(key) for key in (KEYS["tp"], KEYS["pp"])]
+        if value is None or value.value != kuberay.ONE_NODE or group is None or None in sizes:
+            return
+        asked, each = (sizes[0] or 1) * (sizes[1] or 1), group.gpus.only
+        alike = self.serve.cluster is not None and len(self.serve.cluster.with_gpus) == 1
+        if alike and isinstance(each, int) and each < asked:
+            yield _conflict(
+                value.origin,
+                f"{kuberay.ONE_NODE} keeps {asked} GPUs on one node, a pod has {each}: it never"
+                " finds one",
+                "PACK, or pods with more GPUs",
             )
 
     def _size(self, key: str) -> int | None:

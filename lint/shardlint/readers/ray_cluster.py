@@ -133,6 +133,7 @@ class Group:
         return {"shm_bytes": Known.of(size, origin, how="derived")}
 
     def remarks(self) -> Iterator[Remark]:
+        yield from self._told_twice()
         if self.container is None or self.place != "limits":
             return
         for key, value in _entries(self.container.get("resources", "limits")):
@@ -145,6 +146,31 @@ class Group:
                     severity="warning",
                     help=f"state `{kuberay.START_GPUS}` in rayStartParams",
                 )
+
+    def _told_twice(self) -> Iterator[Remark]:
+        """What Ray is told of a pod, in two places or otherwise than the pod has it."""
+        named = kuberay.told_twice(_names(self.node.get("resources")), _names(self._start))
+        for key, _ in _entries(self._start):
+            if key.value == named:
+                yield Remark(
+                    kind="conflict",
+                    at=key.origin,
+                    message=f"KubeRay refuses {named} in rayStartParams beside resources",
+                    severity="warning",
+                    help="keep one of them",
+                )
+        told = self.node.get("rayStartParams", kuberay.START_GPUS)
+        if told is None or self.container is None or self.place != "rayStartParams":
+            return
+        stated, given = integer(told).only, devices(self.container)[0].only
+        if stated and given is not None and stated != given:
+            yield Remark(
+                kind="conflict",
+                at=told.origin,
+                message=f"Ray is told of {stated} GPUs, the container gets {given}",
+                severity="warning",
+                help=f"leave {kuberay.START_GPUS} out: it follows the limits",
+            )
 
 
 @record
