@@ -1,0 +1,122 @@
+"""Applications of Ray Serve that start vLLM by code of somebody's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from shardlint.known import Known, Text
+from shardlint.plan import Launch, ServingPlan, Site
+from shardlint.platforms import kuberay
+from shardlint.plugins import ReadContext
+from shardlint.readers._ray_place import KEYS, Place, fleet_of, image_of
+from shardlint.readers.edits import RefusedSite
+from shardlint.readers.keyed import KeySite, dashed
+from shardlint.readers.plans import EDITABLE, plan_of
+from shardlint.readers.pods import added
+from shardlint.readers.yaml_tree import Node, placeholder
+from shardlint.record import record
+from shardlint.source import Mapped
+
+
+@record
+class Own:
+    """An application that starts vLLM by its own code, told by variables what to ask for."""
+
+    place: Place
+    app: Node
+    path: str
+
+    @property
+    def env(self) -> Node | None:
+        found = self.app.get("runtime_env", "env_vars")
+        return found if found is not None and found.kind == "map" else None
+
+    def plan(self, context: ReadContext) -> ServingPlan | None:
+        model = self.env.get("MODEL_ID") if self.env is not None else None
+        if model is None or model.kind != "scalar" or not self._is_vllm():
+            return None
+        groups = self.place.groups(Known.unset(), context)
+        group = groups[0] if groups else None
+        host = self.place.host(self.app, model, self.path, group, context)
+        fleet, more = fleet_of(self._deployment())
+        placement = self.place.placement(host.placement, groups)
+        devices = self.place.cluster.sites(groups) if self.place.cluster is not None else {}
+        why = "the application's own code places the ranks"
+        host = replace(
+            host,
+            placement=replace(placement, capacity=Known.unset()),
+            fleet=fleet,
+            effective={"executor": Known.unknown(why)},
+            release=self._release(),
+            sites={**host.sites, **more, **devices},
+            written=self._written(),
+        )
+        launch = Launch(
+            origin=model.origin,
+            argv=tuple(self._words(model)),
+            image=image_of(group.container) if group is not None else Known.unset(),
+        )
+        plan = plan_of(launch, host, context)
+        return replace(plan, refused=(), remarks=host.remarks) if plan is not None else None
+
+    def _is_vllm(self) -> bool:
+        """Its packages, its module, the name of its deployment, or the image name the engine."""
+        found = self.app.get("deployments")
+        names = [node.string("name") for node in (found.items if found is not None else ())]
+        cluster = self.place.cluster
+        images = [image_of(group.container).only for group in (cluster.groups if cluster else ())]
+        words = [self.app.string("import_path"), self.app.string("name"), *names, *images]
+        packaged = any(re.match(r"vllm\b", item.value) for item in self._packages())
+        return packaged or any("vllm" in (word or "").lower() for word in words)
+
+    def _packages(self) -> list[Node]:
+        pip = self.app.get("runtime_env", "pip")
+        if pip is not None and pip.kind == "map":
+            pip = pip.get("packages")
+        return [item for item in (pip.items if pip is not None else ()) if item.kind == "scalar"]
+
+    def _release(self) -> Known[str]:
+        for item in self._packages():
+            if match := re.fullmatch(r"vllm(?:\[[^\]]*\])?==([\w.]+)", item.value.strip()):
+                return item.text().part(match.start(1), match.end(1)).known()
+        return Known.unset()
+
+    def _deployment(self) -> Node | None:
+        """The deployment with the engine: the only one, or the only one with a GPU."""
+        found = self.app.get("deployments")
+        items = [item for item in (found.items if found is not None else ()) if item.pairs]
+        if len(items) > 1:
+            items = [item for item in items if item.get("ray_actor_options", "num_gpus")]
+        return items[0] if len(items) == 1 else None
+
+    def _words(self, model: Node) -> Iterator[Text]:
+        yield from (added(word, model.origin) for word in ("vllm", "serve"))
+        yield _assumed(model.text(), "MODEL_ID", "--model")
+        for key, value in self.env.entries() if self.env is not None else ():
+            option = kuberay.OWN_VARIABLES.get(key.value)
+            if option is None or value is model or value.kind != "scalar" or value.is_null:
+                continue
+            yield Text(Mapped.all_at(option, key.span), key.origin)
+            yield _assumed(value.text(), key.value, option)
+
+    def _written(self) -> Mapping[str, Site]:
+        """Options are edited in their variables; what has none is the application's own matter."""
+        assert self.env is not None
+        sites: dict[str, Site] = {}
+        for name in EDITABLE:
+            keys = [
+                key for key, option in kuberay.OWN_VARIABLES.items()
+                if option == dashed(KEYS[name]) and self.env.get(key) is not None
+            ]  # fmt: skip
+            refused = RefusedSite("the application decides what to ask of the engine")
+            sites[name] = KeySite(self.env, keys[0]) if len(keys) == 1 else refused
+        return sites
+
+
+def _assumed(text: Text, name: str, option: str) -> Text:
+    if (reason := placeholder(text.value or "")) is not None:
+        return Text.unknown(text.origin, reason)
+    sentence = f"the application gives {name} to the engine as {option}"
+    return replace(text, assumes=text.assumes | {sentence})
