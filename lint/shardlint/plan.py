@@ -480,8 +480,8 @@ class Placement:
     interfaces, `packed` what keeps the pods of one group near each other; None: nothing does.
     `env` are variables that collectives look at, `env_open` why there may be more of them.
 
-    `capacity` is the number of devices that all replicas together can get, `driver_devices` that of
-    the Ray node on which the engine itself is started.
+    `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
+    its largest; `driver_devices` that of its node on which the engine itself is started.
 
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the

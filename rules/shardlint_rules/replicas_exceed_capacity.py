@@ -47,33 +47,6 @@ spec:
         resources: {limits: {nvidia.com/gpu: 8}}
 ```
 
-```yaml fails
-apiVersion: ray.io/v1
-kind: RayService
-metadata: {name: llm}
-spec:
-  serveConfigV2: |
-    applications:
-    - name: llms
-      import_path: ray.serve.llm:build_openai_app
-      args:
-        llm_configs:
-        - model_loading_config: {model_id: qwen, model_source: Qwen/Qwen3-8B}
-          engine_kwargs: {tensor_parallel_size: 2}
-          deployment_config:
-            num_replicas: 3  # replicas-exceed-capacity
-  rayClusterConfig:
-    workerGroupSpecs:
-    - groupName: gpu
-      replicas: 2
-      template:
-        spec:
-          containers:
-          - name: worker
-            image: rayproject/ray-llm:2.52.0
-            resources: {limits: {nvidia.com/gpu: 2}}
-```
-
 Fix: fewer replicas, fewer GPUs for each, or more nodes.
 """
 
@@ -97,13 +70,13 @@ class ReplicasExceedCapacity(Rule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         placement = plan.placement
-        if placement.capacity.is_known:
+        if placement.capacity.is_known and not placement.scheduled:
             return engine.checked
         told = placement.scheduled and placement.gpus_per_node.is_known
         return told and placement.device_kind.only == "gpu" and placement.gpus_per_pod.is_known
 
     def check_plan(self, world: World) -> Iterator[Found]:
-        if world.plan.placement.capacity.only is not None:
+        if not world.plan.placement.scheduled:
             yield from _in_cluster(world)
 
     def check(self, world: World) -> Iterator[Found]:
@@ -148,6 +121,8 @@ def _in_cluster(world: World) -> Iterator[Found]:
         return
     each = world.engine.ranks(layout, plan.model_facts.only, None).gpus
     room = capacity // each
+    if not room:  # not even one has a place, which is said elsewhere
+        return
     for name, count in (("replicas", least), ("max_replicas", most)):
         wanted = count.only
         if wanted is not None and wanted > room:
@@ -160,7 +135,7 @@ def _in_cluster(world: World) -> Iterator[Found]:
                 at=world.origin(f"fleet.{name}"),
                 severity="error" if certain else "warning",
                 help=f"{room} {'replica' if room == 1 else 'replicas'}, or more workers",
-                repair=Repair("fields", values=((name, room),)) if room else None,
+                repair=Repair("fields", values=((name, room),)),
             )
             return
 

@@ -627,3 +627,23 @@ CLUSTER = SERVICE.replace("Service", "Cluster")
 def test_odd_input_is_survived(text: str) -> None:
     assert () == project(text, "a.yaml").broken
     assert () == plans(text, "a.yaml")
+
+
+def test_one_replica_that_the_whole_cluster_does_not_hold() -> None:
+    text = service(APP.replace("tensor_parallel_size: 2", "tensor_parallel_size: 16"))
+    found = check(text, "svc.yaml").findings
+    assert ("gpu-count-short", "error", "16") in places(found, text)
+    assert "replicas-exceed-capacity" not in names(found)
+
+
+def test_a_replica_that_fits_the_cluster_at_its_largest_is_no_finding() -> None:
+    text = service(APP.replace("tensor_parallel_size: 2", "pipeline_parallel_size: 12"))
+    assert "gpu-count-short" not in names(check(text, "svc.yaml").findings)
+
+
+def test_the_engine_of_a_head_has_its_whole_cluster() -> None:
+    text = HEAD % ("", "resources: {limits: {nvidia.com/gpu: 1}}")
+    assert "gpu-count-short" not in names(check(text.replace("-pp 2", "-pp 3"), "c.yaml").findings)
+    found = check(text.replace("-pp 2", "-pp 4"), "c.yaml").findings
+    assert "gpu-count-short" in names(found)
+    assert "replicas-exceed-capacity" not in names(found)

@@ -43,7 +43,6 @@ def strategy_key(keys: Iterable[str]) -> str | None:
 
 OWN_VARIABLES = MappingProxyType(
     {
-        "MODEL_ID": "--model",
         "TENSOR_PARALLELISM": "--tensor-parallel-size",
         "TENSOR_PARALLEL_SIZE": "--tensor-parallel-size",
         "PIPELINE_PARALLELISM": "--pipeline-parallel-size",
@@ -51,10 +50,18 @@ OWN_VARIABLES = MappingProxyType(
         "MAX_MODEL_LEN": "--max-model-len",
         "GPU_MEMORY_UTILIZATION": "--gpu-memory-utilization",
         "MAX_NUM_SEQS": "--max-num-seqs",
+        "MAX_NUM_SEQ": "--max-num-seqs",
         "MAX_NUM_BATCHED_TOKENS": "--max-num-batched-tokens",
+        "QUANTIZATION": "--quantization",
+        "KV_CACHE_DTYPE": "--kv-cache-dtype",
+        "DTYPE": "--dtype",
     }
 )
 """Variables by which applications of somebody's own are mostly told what to ask of the engine."""
+
+
+MODEL_VARIABLES = ("MODEL_ID", "HF_MODEL_ID", "LLM_MODEL_ID", "MODEL_NAME")
+"""Variables that name the model, the plainest first."""
 
 
 def gpus_from(resources: Iterable[str], start: Iterable[str]) -> Place:

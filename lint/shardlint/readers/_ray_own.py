@@ -34,7 +34,7 @@ class Own:
         return found if found is not None and found.kind == "map" else None
 
     def plan(self, context: ReadContext) -> ServingPlan | None:
-        model = self.env.get("MODEL_ID") if self.env is not None else None
+        name, model = self._model()
         if model is None or model.kind != "scalar" or not self._is_vllm():
             return None
         groups = self.place.groups(Known.unset(), context)
@@ -55,7 +55,7 @@ class Own:
         )
         launch = Launch(
             origin=model.origin,
-            argv=tuple(self._words(model)),
+            argv=tuple(self._words(name, model)),
             image=image_of(group.container) if group is not None else Known.unset(),
         )
         plan = plan_of(launch, host, context)
@@ -91,9 +91,15 @@ class Own:
             items = [item for item in items if item.get("ray_actor_options", "num_gpus")]
         return items[0] if len(items) == 1 else None
 
-    def _words(self, model: Node) -> Iterator[Text]:
+    def _model(self) -> tuple[str, Node | None]:
+        for name in kuberay.MODEL_VARIABLES if self.env is not None else ():
+            if self.env is not None and (found := self.env.get(name)) is not None:
+                return name, found
+        return "", None
+
+    def _words(self, name: str, model: Node) -> Iterator[Text]:
         yield from (added(word, model.origin) for word in ("vllm", "serve"))
-        yield _assumed(model.text(), "MODEL_ID", "--model")
+        yield _assumed(model.text(), name, "--model")
         for key, value in self.env.entries() if self.env is not None else ():
             option = kuberay.OWN_VARIABLES.get(key.value)
             if option is None or value is model or value.kind != "scalar" or value.is_null:

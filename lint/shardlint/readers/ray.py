@@ -132,7 +132,11 @@ def _job(owner: Owner, cluster: Cluster | None, context: ReadContext) -> Iterato
         owner,
         nodes=cluster.nodes(),
         devices=cluster.each(),
-        placement={**head.shm(), "driver_devices": head.gpus},
+        placement={
+            **head.shm(),
+            "driver_devices": head.gpus,
+            "capacity": cluster.capacity(),
+        },
     )
     host = host_of(placed, head.spec, container, f"{owner.path}/spec/entrypoint", context)
     host = replace(host, origin=entry.origin, nodes=(entry,), name=owner.name)

@@ -254,7 +254,7 @@ class Cluster:
         devices_of = self.each() if group.is_head and group.gpus.only == 0 else Known.unset()
         placement = {**owner.placement, **group.shm()}
         if group.is_head:
-            placement["driver_devices"] = group.gpus
+            placement |= {"driver_devices": group.gpus, "capacity": self.capacity()}
         return replace(
             owner,
             pod=(*self.keys, *group.path, "template"),
