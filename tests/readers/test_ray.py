@@ -647,3 +647,29 @@ def test_the_engine_of_a_head_has_its_whole_cluster() -> None:
     found = check(text.replace("-pp 2", "-pp 4"), "c.yaml").findings
     assert "gpu-count-short" in names(found)
     assert "replicas-exceed-capacity" not in names(found)
+
+
+def test_arguments_of_an_own_application_are_read_like_its_variables() -> None:
+    text = service("""
+        applications:
+        - import_path: "vllm_app:build"
+          args: {model: org/m, tensor-parallel-size: 2, accelerator: GPU}
+    """)
+    found = plan(text, "svc.yaml")
+    assert ("org/m", 2) == (stated(found, "model"), stated(found, "tp"))
+    assert text.replace("size: 2", "size: 4") == edited(text, found, "tp", "4")
+
+
+def test_a_part_of_a_cluster_does_not_tell_its_size() -> None:
+    workers = WORKERS[WORKERS.index("workerGroupSpecs") :]
+    text = service(APP.replace("max_replicas: 4", "max_replicas: 90"), workers)
+    assert "replicas-exceed-capacity" not in names(check(text, "svc.yaml").findings)
+
+
+def test_unsafe_fixes_lead_to_a_service_that_fits() -> None:
+    from shardlint.fixes import apply_fixes
+
+    text = service(APP.replace("max_replicas: 4", "max_replicas: 9"))
+    after = apply_fixes(project(text, "svc.yaml"), unsafe=True)
+    fixed = after.project.sources["svc.yaml"].text
+    assert text.replace("max_replicas: 9", "max_replicas: 6") == fixed

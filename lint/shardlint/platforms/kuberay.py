@@ -32,6 +32,9 @@ NAMED_APART = ("model", "served_model_name")
 
 EXECUTOR = "distributed_executor_backend"
 
+FRACTION = "VLLM_RAY_PER_WORKER_GPUS"
+"""The variable by which a rank takes a part of a GPU."""
+
 ONE_NODE = "STRICT_PACK"
 """The strategy that keeps a replica on one node; the default, PACK, takes more if it must."""
 

@@ -59,7 +59,8 @@ class Config:
         placement = self.place.placement(host.placement, groups)
         if label.is_known:
             placement = replace(placement, gpu_label=label, gpu=_narrowed(card, placement.gpu))
-        if self.node.get("placement_group_config") is not None:
+        parts = kuberay.FRACTION in self.node.source.text
+        if parts or self.node.get("placement_group_config") is not None:
             placement = replace(placement, capacity=Known.unset())
         if (self.node.string("use_cpu") or "").lower() == "true":
             placement = replace(placement, wants_gpu=False)

@@ -91,33 +91,45 @@ class Own:
             items = [item for item in items if item.get("ray_actor_options", "num_gpus")]
         return items[0] if len(items) == 1 else None
 
+    @property
+    def args(self) -> Node | None:
+        """Arguments of the application's builder, which may be named like the engine's options."""
+        found = self.app.get("args")
+        return found if found is not None and found.kind == "map" else None
+
     def _model(self) -> tuple[str, Node | None]:
         for name in kuberay.MODEL_VARIABLES if self.env is not None else ():
             if self.env is not None and (found := self.env.get(name)) is not None:
                 return name, found
-        return "", None
+        return "model", self.args.get("model") if self.args is not None else None
+
+    def _told(self) -> Iterator[tuple[str, Node, Node]]:
+        """Options with the keys and values that tell them: variables, then arguments."""
+        for key, value in self.env.entries() if self.env is not None else ():
+            if (option := kuberay.OWN_VARIABLES.get(key.value)) is not None:
+                yield option, key, value
+        for key, value in self.args.entries() if self.args is not None else ():
+            if dashed(key.value) in kuberay.OWN_VARIABLES.values():
+                yield dashed(key.value), key, value
 
     def _words(self, name: str, model: Node) -> Iterator[Text]:
         yield from (added(word, model.origin) for word in ("vllm", "serve"))
         yield _assumed(model.text(), name, "--model")
-        for key, value in self.env.entries() if self.env is not None else ():
-            option = kuberay.OWN_VARIABLES.get(key.value)
-            if option is None or value is model or value.kind != "scalar" or value.is_null:
-                continue
-            yield Text(Mapped.all_at(option, key.span), key.origin)
-            yield _assumed(value.text(), key.value, option)
+        for option, key, value in self._told():
+            if value.kind == "scalar" and not value.is_null:
+                yield Text(Mapped.all_at(option, key.span), key.origin)
+                yield _assumed(value.text(), key.value, option)
 
     def _written(self) -> Mapping[str, Site]:
         """Options are edited in their variables; what has none is the application's own matter."""
-        assert self.env is not None
         sites: dict[str, Site] = {}
         for name in EDITABLE:
-            keys = [
-                key for key, option in kuberay.OWN_VARIABLES.items()
-                if option == dashed(KEYS[name]) and self.env.get(key) is not None
-            ]  # fmt: skip
+            option = dashed(KEYS[name])
+            keys = [key for told, key, _ in self._told() if told == option]
+            holders = [node for node in (self.env, self.args) if node is not None]
+            found = [n for n in holders for key in keys if n.get(key.value) is not None]
             refused = RefusedSite("the application decides what to ask of the engine")
-            sites[name] = KeySite(self.env, keys[0]) if len(keys) == 1 else refused
+            sites[name] = KeySite(found[0], keys[0].value) if len(found) == 1 else refused
         return sites
 
 

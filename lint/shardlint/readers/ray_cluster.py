@@ -209,7 +209,9 @@ class Cluster:
         return self._sum([group.pods for group in self.with_gpus])
 
     def capacity(self) -> Known[int]:
-        """Devices of the cluster at its largest."""
+        """Devices of the cluster at its largest; a part of a cluster does not tell."""
+        if self.head is None:
+            return Known.unknown("the head of the Ray cluster is not in this file")
         each = (combine(_product, group.gpus, group.most) for group in self.with_gpus)
         return self._sum(list(each))
 
