@@ -111,12 +111,16 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
-        said = (f"{_bytes(value)} for {SAID.get(name, name)}" for name, value in delta.items())
+        said = (_setting(name, value) for name, value in delta.items())
         yield Fix(", ".join(said), "unsafe", dict(delta), edits)
 
 
-SAID = {"shm_bytes": "/dev/shm"}
-"""Fields by the names that people know."""
+BESIDE_OPTIONS = ("gpus_per_pod", "shm_bytes", "replicas", "max_replicas")
+"""Fields that no option of the engine sets."""
+
+
+def _setting(name: str, value: int) -> str:
+    return f"{_bytes(value)} for /dev/shm" if name == "shm_bytes" else f"{name} {value}"
 
 
 def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
@@ -431,9 +435,7 @@ def _other_option(
     """An option beside those of the delta that is read otherwise than before."""
     if "remove_flag" in delta or "replace_flag" in delta:
         return _other_word(old, new, delta)
-    ours_by_name = {
-        engine.flag_name(name) for name in delta if name not in ("gpus_per_pod", "shm_bytes")
-    }
+    ours_by_name = {engine.flag_name(name) for name in delta if name not in BESIDE_OPTIONS}
     kept = [
         [_option(flag) for flag in plan.flags if flag.flag not in ours_by_name]
         for plan in (old, new)

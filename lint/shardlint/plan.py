@@ -500,6 +500,9 @@ class Placement:
     `ready_probe` the one that must succeed before the pod counts as ready;
     `ordered`: pods of one object start one after the other, each when the one before is ready.
 
+    `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
+    its largest; `driver_devices` that of its node on which the engine itself is started.
+
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
     same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
@@ -514,6 +517,8 @@ class Placement:
     joined: str | None = None
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
+    capacity: Known[int] = Known.unset()
+    driver_devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
@@ -581,12 +586,14 @@ class Scaler:
 @record(kw_only=True)
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
-    stop, where none of those may stop first; `scaler` changes the number."""
+    stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
+    engine, of as many pods as it takes."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
     scaler: Scaler | None = None
+    whole: bool = False
 
 
 @record(kw_only=True)
@@ -805,3 +812,5 @@ class Reading:
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refused, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    releases: Known[Releases] = Known.unset()
+    """Those of the possible releases that take every word, where only some do."""

@@ -483,6 +483,8 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
 def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
     """Why the pods of an object are no replicas of the engine: several of them make up one."""
     pods = plan.placement.pods_per_group
+    if plan.fleet.whole:
+        return None
     if not pods.is_known:
         return f"how many pods one engine has is not known: {pods.reason}"
     if pods.how != "defaulted":

@@ -13,7 +13,9 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai")
+LAUNCHED = ("vllm", "ray-serve-llm + vllm", "vllm (KubeAI)")
+"""vLLM, by whatever starts it."""
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",
     "topology", "memory",
@@ -39,7 +41,9 @@ def _chosen() -> list[Mapping[str, Any]]:
     return [
         case
         for case in _cases()
-        if case["engine"] == "vllm" and case["input"]["kind"] in FORMS and not case.get("optional")
+        if case["engine"] in LAUNCHED
+        and case["input"]["kind"] in FORMS
+        and not case.get("optional")
     ]
 
 

@@ -27,6 +27,10 @@ KINDS = (
     "kthena",
     "llmaz",
     "ome",
+    "rayservice",
+    "aibrix",
+    "kubeai-model",
+    "kaito-workspace",
 )
 """Kinds of files that are read."""
 

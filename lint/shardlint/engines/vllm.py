@@ -134,6 +134,7 @@ class VLLM:
             options=_agreed_options([item.options for item in facts]),
             refused=() if omni else refused,
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
+            releases=_taking(found),
         )
 
     def _command(self, launch: Launch, start: int) -> Command:
@@ -326,6 +327,14 @@ class VLLM:
 
 
 # ------------------------------------------------------------------------------------- options
+
+
+def _taking(found: Sequence[Version]) -> Known[Releases]:
+    """The releases that refuse no word, where others do."""
+    taking = [view.release for one in found if not one.refused for view in one.views]
+    if all(not one.refused for one in found) or not taking:
+        return Known.unset()
+    return Known(tuple(Case(Releases(each, each)) for each in taking), how="derived")
 
 
 def _before_serve(argv: Sequence[Text]) -> int | None:

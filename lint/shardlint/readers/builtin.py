@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
+from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.kaito import KaitoReader
 from shardlint.readers.knative import KnativeReader
 from shardlint.readers.kthena import KthenaReader
+from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.ome import OmeReader
+from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
 
 
@@ -26,4 +30,8 @@ def shardlint_readers() -> Iterable[Reader]:
         LlmazReader(),
         ComposeReader(),
         ShellReader(),
+        RayReader(),
+        AibrixReader(),
+        KubeAIReader(),
+        KaitoReader(),
     )

@@ -41,6 +41,7 @@ from shardlint.readers.edits import (
     Uses,
     uses_of,
 )
+from shardlint.readers.keyed import KeySite
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Origin, Source, Span
@@ -92,6 +93,8 @@ class Host:
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
     reinstalled: bool = False
+    release: Known[str] = Known.unset()
+    """The engine's release, where something else than the image states it."""
     platform: str | None = None
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Fields of the layout as the platform makes them, whatever the command line says."""
@@ -107,6 +110,7 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
+        tag = tag if host.release.is_unset else host.release
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
         if reading is not None:
@@ -129,7 +133,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=_tag(launch),
+        tag=_tag(launch) if host.release.is_unset else host.release,
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -188,7 +192,7 @@ def _placement(
         env=MappingProxyType({**placement.env, **shown}),
         device_ids=ids,
         device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
-        wants_gpu=not cpu_build(launch.image.only, env),
+        wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env),
     )
 
 
@@ -310,7 +314,8 @@ def _sites(
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
         return MappingProxyType(sites | dict(host.written))
-    editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
+    takes = reading.releases.or_default(versions)
+    editable = [name for name in EDITABLE if engine.flag_name(name, releases=takes) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
     like = (slot.like.written.value or "") if slot and slot.like else ""
@@ -609,7 +614,7 @@ def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     options = [name for name in sites if name.startswith(("flag:", "option:"))]
     for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", *options):
         if (site := sites.get(name)) is not None:
-            sites[name] = GuardedSite(site, at, _own(name, site), _beside(site), uses)
+            sites[name] = GuardedSite(site, at, _own(name, site, plan.argv), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
 
 
@@ -622,10 +627,14 @@ def _beside(site: Site) -> tuple[Text, ...]:
     return ()
 
 
-def _own(name: str, site: Site) -> tuple[Text | str, ...]:
+def _own(name: str, site: Site, argv: Sequence[Text]) -> tuple[Text | str, ...]:
     """What a site may change: the words of its option, or its setting."""
     if isinstance(site, JointSite):
-        return _own(name, site.sites[0])
+        return _own(name, site.sites[0], argv)
+    if isinstance(site, KeySite):
+        value = site.value
+        words = [word for word in argv if value is not None and word.origin == value.origin]
+        return (name, *words)
     if isinstance(site, FlagSite) and site.flag is not None:
         return tuple(word for word in (site.flag.written, site.flag.value) if word is not None)
     if isinstance(site, OptionSite):

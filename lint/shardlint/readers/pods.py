@@ -164,7 +164,7 @@ def container_plans(
         args = (*(holes.item(expanded(w, env, holes)) for w in owner.arguments), *args)
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
-    host = _host(owner, spec, node, path, context)
+    host = host_of(owner, spec, node, path, context)
     started = processes((*command, *args), env, _argv_origin(node))
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
@@ -212,7 +212,8 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
 # ----------------------------------------------------------------------- what surrounds a container
 
 
-def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
+def host_of(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
+    """What an owner's container is to an engine in it."""
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
     label, device = _card(spec, resource, context)
@@ -355,13 +356,29 @@ def _card(
         {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
     )
     if key is None:
-        return Known.unset(), device
+        return _family(labels, context) if device.is_unset else (Known.unset(), device)
     nodes = labels[key]
     if len(nodes) == 1:
         return Known.of(nodes[0].value, nodes[0].origin), device
     cases = tuple(Case(node.value, (("label", node.value),)) for node in nodes)
     return Known(cases, None, nodes[0].origin), device
 
+
+def _family(
+    labels: Mapping[str, list[Node]], context: ReadContext
+) -> tuple[Known[str], Known[Device]]:
+    """The card of a pool of nodes that is named after its instances: "g5-gpu-karpenter"."""
+    for name, nodes in labels.items():
+        words = re.split(r"[-_.]", nodes[0].value) if len(nodes) == 1 else []
+        for word in words if "gpu" in words else ():
+            _, device = context.labels({FAMILY: (word,)})
+            if device.is_known:
+                said = f"label {name}={nodes[0].value} names the family of the instances"
+                return Known.of(nodes[0].value, nodes[0].origin), device.assuming(said)
+    return Known.unset(), Known.unset()
+
+
+FAMILY = "karpenter.k8s.aws/instance-family"
 
 PARTED = ("shar", "replicas", "mps.", "mig", "partition")
 """Parts of the labels of nodes whose cards are handed out in parts."""
