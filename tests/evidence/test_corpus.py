@@ -20,6 +20,7 @@ KINDS = (
     "k8s-deployment",
     "k8s-statefulset",
     "k8s-job",
+    "dynamo-dgd",
     "docker-compose",
     "shell",
 )

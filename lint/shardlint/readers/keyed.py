@@ -13,7 +13,7 @@ from typing import Any
 
 from shardlint.known import Text
 from shardlint.plan import Refusal, Site
-from shardlint.readers.edits import EntrySite
+from shardlint.readers.edits import EntrySite, Tree, add_entry
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
@@ -107,6 +107,25 @@ class KeySite:
         if place is None:
             return Refusal(f"{self.key} is not written as one word")
         return [Edit(place.file, place.span, value)]
+
+
+@record
+class PathSite:
+    """A key below a map: its value is replaced where it stands, else all keys are written."""
+
+    node: Node
+    path: tuple[str, ...]
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        node, rest = self.node, list(self.path)
+        while len(rest) > 1 and (found := node.get(rest[0])) is not None:
+            node, rest = found, rest[1:]
+        if len(rest) == 1:
+            return KeySite(node, rest[0]).set(value)
+        tree: Tree = value
+        for key in reversed(rest[1:]):
+            tree = {key: tree}
+        return add_entry(node, rest[0], tree, self.node)
 
 
 def key_sites(node: Node, keys: Mapping[str, str]) -> dict[str, Site]:

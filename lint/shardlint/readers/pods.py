@@ -57,7 +57,7 @@ class Owner:
     node: Node
     kind: str
     path: str
-    pod: tuple[str, ...] = ()
+    pod: tuple[str | int, ...] = ()
     whole: bool = True
     title: str | None = None
     role: str | None = None
