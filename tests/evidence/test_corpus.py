@@ -21,6 +21,7 @@ KINDS = (
     "k8s-statefulset",
     "k8s-job",
     "dynamo-dgd",
+    "nimservice",
     "docker-compose",
     "shell",
 )

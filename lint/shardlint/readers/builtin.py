@@ -7,10 +7,15 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
+from shardlint.readers.grove import GroveReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.nim import NimReader
 from shardlint.readers.shell import ShellReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), ComposeReader(), ShellReader(), DynamoReader())
+    return (
+        KubernetesReader(), ComposeReader(), ShellReader(), DynamoReader(), GroveReader(),
+        NimReader(),
+    )  # fmt: skip
