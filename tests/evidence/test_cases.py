@@ -13,7 +13,8 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "dynamo")
+ENGINES = ("vllm", "dynamo + vllm")
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",
     "topology", "memory",
@@ -41,7 +42,7 @@ def _chosen() -> list[Mapping[str, Any]]:
     return [
         case
         for case in _cases()
-        if case["engine"] == "vllm" and case["input"]["kind"] in FORMS and not case.get("optional")
+        if case["engine"] in ENGINES and case["input"]["kind"] in FORMS and not case.get("optional")
     ]
 
 

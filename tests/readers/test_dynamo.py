@@ -13,6 +13,7 @@ from readers.reading import (
     plan,
     plans,
     project,
+    refused,
     stated,
     token,
     why,
@@ -353,6 +354,13 @@ def test_options_in_the_command_are_not_read_by_the_operator() -> None:
     assert (2, []) == (effective(shell, "nnodes"), remarks(shell))
 
 
+def test_a_command_line_may_join_the_pods_itself() -> None:
+    own = ("-tp", "16", "--nnodes", "2", "--node-rank", "$(RANK)", "--master-addr", "x")
+    assert [] == remarks(with_words(*own))
+    local = ("-dp", "16", "--data-parallel-size-local", "8")
+    assert [] == remarks(with_words(*local))
+
+
 def test_pods_that_nothing_joins() -> None:
     text = OLDER.replace('- "16"', '- "8"')
     (remark,) = remarks(text)
@@ -456,3 +464,22 @@ def test_odd_values_are_no_failure() -> None:
         for new in ("{}", "[]", "[x]", "{a: b}", "null", "-1", "1e3", "{{ x }}"):
             end = "\n" if old.endswith("\n") else ""
             assert () == project(OLDER.replace(old, new + end), FILE).broken
+
+
+def test_nothing_is_written_beside_a_key_without_a_value_or_into_an_anchor() -> None:
+    empty = OLDER.replace("      multinode:\n        nodeCount: 2\n", "      multinode:\n")
+    assert "multinode is written without a value" == refused(plan(empty, FILE), "nodes")
+    merged = OLDER.replace("      multinode:\n        nodeCount: 2\n", "      <<: *shared\n")
+    merged = merged.replace(
+        "  services:", "  pvcs: &shared {multinode: {nodeCount: 2}}\n  services:"
+    )
+    assert 2 == stated(plan(merged, FILE), "nodes")
+    assert "multinode is merged from elsewhere" == refused(plan(merged, FILE), "nodes", "4")
+
+
+def test_the_container_may_ask_for_devices_itself() -> None:
+    text = OLDER.replace('      resources:\n        limits:\n          gpu: "8"\n', "")
+    text = with_key(text, "resources: {limits: {nvidia.com/gpu: 4}}")
+    found = plan(text, FILE)
+    assert 4 == stated(found, "gpus_per_pod")
+    assert text.replace("gpu: 4", "gpu: 8") == edited(text, found, "gpus_per_pod", "8")

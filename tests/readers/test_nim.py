@@ -5,7 +5,19 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from readers.reading import a_setup, at, edited, names, plan, plans, project, stated, token, why
+from readers.reading import (
+    a_setup,
+    at,
+    block,
+    edited,
+    names,
+    plan,
+    plans,
+    project,
+    stated,
+    token,
+    why,
+)
 from shardlint.linter import lint
 from shardlint.project import Project
 
@@ -76,7 +88,7 @@ def test_facts_of_a_service() -> None:
     assert [image, 2, 2, "NVIDIA-L40S", None] == [stated(found, fact) for fact in facts]
     assert "nvcr.io/nim/meta/llama-3.1-8b-instruct" == at(SERVICE, found.origin)
     assert "nvcr.io/nim/meta/llama-3.1-8b-instruct" == token(SERVICE, found, "model")
-    assert "NVIDIA L40S" in str(found.placement.gpu.only) or found.placement.gpu.is_known
+    assert found.placement.gpu.is_known
 
 
 def test_an_image_of_any_registry_is_the_engine() -> None:
@@ -124,27 +136,32 @@ def test_a_group_of_pods() -> None:
     assert 8 == stated(plan(without, FILE), "gpus_per_pod")
 
 
-CLAIMED = NO_GPU + dedent(
-    """\
-      draResources:
-      - claimCreationSpec:
-          devices:
-          - name: gpu
-            count: 4
-            deviceClassName: gpu.nvidia.com
-            attributeSelectors:
-            - key: productName
-              op: Equal
-              value: {stringValue: NVIDIA L40S}
+CLAIMED = NO_GPU + block(
     """
-).replace("\n", "\n  ").rstrip(" ").replace("draResources", "  draResources", 1)
+    draResources:
+    - claimCreationSpec:
+        devices:
+        - name: gpu
+          count: 4
+          deviceClassName: gpu.nvidia.com
+          attributeSelectors:
+          - key: productName
+            op: Equal
+            value: {stringValue: NVIDIA-L40S}
+    """,
+    2,
+)
 
 
 def test_devices_of_a_claim() -> None:
-    found = plan(CLAIMED.replace("nodeSelector:", "labels:"), FILE)
-    assert [4, "NVIDIA L40S"] == [stated(found, fact) for fact in ("gpus_per_pod", "gpu_type")]
-    one = CLAIMED.replace("        count: 4\n", "").replace("            count: 4\n", "")
-    assert one != CLAIMED
+    text = CLAIMED.replace("nodeSelector:", "labels:")
+    found = plan(text, FILE)
+    assert [4, "NVIDIA-L40S"] == [stated(found, fact) for fact in ("gpus_per_pod", "gpu_type")]
+    assert found.placement.gpu.is_known
+    family = plan(text.replace("productName", "architecture"), FILE)
+    assert ("NVIDIA-L40S", False) == (stated(family, "gpu_type"), family.placement.gpu.is_known)
+    one = text.replace("        count: 4\n", "")
+    assert 1 == stated(plan(one, FILE), "gpus_per_pod")
     net = CLAIMED.replace("deviceClassName: gpu.nvidia.com", "deviceClassName: roce.example.com")
     assert "roce.example.com does not count GPUs" == why(plan(net, FILE), "gpus_per_pod")
     other = NO_GPU + "  draResources: [{resourceClaimName: mine}]\n"

@@ -50,6 +50,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "dp": "--data-parallel-size",
 }
 ELASTIC = "--enable-elastic-ep"
+JOINING = ("--node-rank", "--master-addr", "--data-parallel-address", "--data-parallel-start-rank")
+"""Options of vLLM by which a command line joins pods itself."""
 
 Spread: TypeAlias = Literal["nodes", "elastic", "hybrid", "apart"]
 

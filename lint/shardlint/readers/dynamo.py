@@ -30,6 +30,7 @@ from shardlint.readers.pods import (
     Owner,
     added,
     container_plans,
+    devices,
     kind_of,
     objects,
 )
@@ -197,7 +198,7 @@ def _owner(of: Component, main: Node, roots: Sequence[Node]) -> Owner:
         env=_environment(of, main),
         image=Known.unknown("no image is stated", main.origin),
         remarks=(*remarks, *_autoscaling(of)),
-        sites=MappingProxyType({**_sites(of), **sites}),
+        sites=MappingProxyType({**_sites(of, main), **sites}),
         platform="dynamo",
     )
 
@@ -300,12 +301,12 @@ def _first(rows: Sequence[Node | None], key: str) -> Node | None:
     return next((node for node in found if node is not None), None)
 
 
-def _sites(of: Component) -> Mapping[str, Site]:
+def _sites(of: Component, main: Node) -> Mapping[str, Site]:
     sites: dict[str, Site] = {
         "replicas": KeySite(of.node, "replicas"),
         "nodes": PathSite(of.node, ("multinode", "nodeCount")),
     }
-    if of.older:
+    if of.older and devices(main)[0].is_unset:
         stated = [of.node.get("resources", part, "gpu") for part in ("limits", "requests")]
         texts = tuple(node.text() for node in stated if node is not None)
         place = PathSite(of.node, ("resources", "limits", "gpu"))
@@ -378,8 +379,15 @@ def _joined(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
     if plan.engine == "sglang" and plan.layout.nnodes.is_unset:
         told = nodes.map(lambda count: count, "derived")
         return replace(plan, effective=replace(plan.effective, nnodes=told))
-    own = plan.layout.nnodes.is_unset and plan.layout.executor.is_unset
-    return _spread(plan, of, main) if plan.engine == "vllm" and own else plan
+    return plan if plan.engine != "vllm" or _by_itself(plan) else _spread(plan, of, main)
+
+
+def _by_itself(plan: ServingPlan) -> bool:
+    """The command line says itself how the pods are joined."""
+    layout = plan.layout
+    stated = (layout.nnodes, layout.executor, layout.dp_local, layout.dp_rank)
+    joined = any(flag.flag in dynamo.JOINING for flag in plan.flags)
+    return joined or not all(fact.is_unset for fact in stated)
 
 
 def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
@@ -396,7 +404,7 @@ def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
         return _over_nodes(plan, of)
     if how == "elastic":
         return _effective(plan, executor=_derived("ray"))
-    if how == "hybrid" and plan.layout.dp_local.is_unset:
+    if how == "hybrid":
         local = dynamo.local_ranks(read, gpus.only)
         return _effective(plan, dp_local=_derived(local), nnodes=_derived(1))
     return _effective(plan, nnodes=_derived(1))
@@ -457,8 +465,8 @@ def _not_joined(
         at = getattr(layout, unread).origin or plan.origin
         return Remark(
             kind="ignored", severity="warning", at=at,
-            message=f"the Dynamo operator reads this {unread.upper()} as 1, so that {apart}: it"
-            f" looks for `{option}` and a number, as two words in `args`",
+            message=f"the Dynamo operator reads {unread.upper()} {getattr(read, unread)} here, so"
+            f" that {apart}: it looks for `{option}` and a number, as two words in `args`",
             help=f"write `{option} {sizes[unread]}` in `args`",
             related=((nodes.origin, "pods of a replica"),) if nodes.origin else (),
         )  # fmt: skip
