@@ -14,6 +14,7 @@ from readers.reading import (
     plans,
     project,
     refused,
+    routers,
     stated,
     token,
     why,
@@ -435,6 +436,52 @@ def test_what_is_absent_is_written() -> None:
         made = edited(text, plan(text, FILE), field, value)
         assert int(value) == stated(plan(made, FILE), field)
         assert set(text.splitlines()) <= set(made.splitlines())
+
+
+# ------------------------------------------------------------------------------------- routers
+
+
+@pytest.mark.parametrize(
+    ("keys", "policy", "explicit", "awareness"),
+    [
+        ("", "round-robin", False, set()),
+        ("env: [{name: DYN_ROUTER_MODE, value: kv}]", "kv", True, {"prefix", "load"}),
+        (
+            "args: [--router-mode, least-loaded]\n"
+            "          env: [{name: DYN_ROUTER_MODE, value: kv}]",
+            "least-loaded", True, {"load"},
+        ),
+        (
+            "command: [sh, -c]\n          args: [DYN_ROUTER_MODE=kv python3 -m dynamo.frontend]",
+            "kv", True, {"prefix", "load"},
+        ),
+        (
+            "command: [sh, -c]\n          args: [python3 -m dynamo.frontend --router-mode=random]",
+            "random", True, set(),
+        ),
+        ("args: [--router-mode, direct]", "direct", True, set()),
+        ("env: [{name: DYN_ROUTER_MODE, value: '{{ mode }}'}]", None, False, set()),
+    ],
+)  # fmt: skip
+def test_a_frontend_is_a_router(
+    keys: str, policy: str | None, explicit: bool, awareness: set[str]
+) -> None:
+    image = "image: nvcr.io/nvidia/ai-dynamo/sglang-runtime:1.3.0"
+    text = OLDER.replace(image, f"{image}\n          {keys}".rstrip())
+    (router,) = routers(text, FILE)
+    assert (policy, explicit) == (router.policy.only, router.explicit)
+    assert awareness == router.awareness
+    known = policy not in (None, "direct")
+    assert router.backends == ((plan(text, FILE).id,) if known else ())
+
+
+def test_the_older_variables_of_a_component_choose_the_mode_too() -> None:
+    text = OLDER.replace(
+        "componentType: frontend",
+        "componentType: frontend\n      envs: [{name: DYN_ROUTER_MODE, value: random}]",
+    )
+    (router,) = routers(text, FILE)
+    assert ("random", "random") == (router.policy.only, at(text, router.origin))
 
 
 # ------------------------------------------------------------------------------------ odd input

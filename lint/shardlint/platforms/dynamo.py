@@ -13,9 +13,11 @@ GPUs per pod:
 SGLang is always told the number of nodes. Every component gets a memory volume on /dev/shm, which
 takes the place of a mount of its own.
 
-Sources: platforms, section 6; manifests, section 5; wxsms/dynamo (a copy of ai-dynamo/dynamo),
-`deploy/operator/internal/dynamo/{backend_vllm,backend_sglang,shared_memory,graph}.go` and
-`deploy/operator/api/{v1alpha1/common,v1beta1}`.
+A frontend chooses among the workers by its router mode, round-robin where none is given.
+
+Sources: platforms, section 6; routing, sections 2 and 5; manifests, section 5; wxsms/dynamo (a copy
+of ai-dynamo/dynamo), `deploy/operator/internal/dynamo/{backend_vllm,backend_sglang,shared_memory,
+graph}.go` and `deploy/operator/api/{v1alpha1/common,v1beta1}`.
 """
 
 from __future__ import annotations
@@ -34,6 +36,19 @@ SUPPORTING = ("frontend", "planner", "epp", "router")
 
 FRAMEWORKS = ("vllm", "sglang", "trtllm")
 MODULES: Final[Mapping[str, str]] = {name: f"dynamo.{name}" for name in FRAMEWORKS}
+
+FRONTEND = "frontend"
+ROUTER_OPTION, ROUTER_VARIABLE = "--router-mode", "DYN_ROUTER_MODE"
+DEFAULT_ROUTING = "round-robin"
+ROUTING: Final[Mapping[str, frozenset[str]]] = {
+    "round-robin": frozenset(),
+    "random": frozenset(),
+    "power-of-two": frozenset({"load"}),
+    "least-loaded": frozenset({"load"}),
+    "device-aware-weighted": frozenset({"load"}),
+    "kv": frozenset({"prefix", "load"}),
+}
+"""What the choice of a router mode looks at. With `direct` somebody else chooses."""
 
 SHM_BYTES = 8 * 2**30
 RELEASE = "1.5.0"

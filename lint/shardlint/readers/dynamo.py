@@ -16,21 +16,23 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Fleet, LayoutFacts, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, LayoutFacts, Remark, Router, ServingPlan, Site
 from shardlint.platforms import dynamo
 from shardlint.platforms.dynamo import Asked
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import SHM, UNITS, quantity
 from shardlint.readers.edits import SizeSite, TextSite
+from shardlint.readers.holes import Holes
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.mounted import extra_words
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import finished, processes
 from shardlint.readers.pods import (
     RESOURCES,
     Owner,
     added,
     container_plans,
     devices,
+    environment,
     kind_of,
     objects,
 )
@@ -64,12 +66,14 @@ class DynamoReader:
         roots, failed = read_yaml(source)
         if failed is not None:
             return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                for component in components(node, path):
-                    plans.extend(_plans(component, roots, context))
-        return ReadResult(plans=finished(plans))
+        found = [
+            component
+            for index, root in enumerate(roots)
+            for node, path in objects(root, f"{index}:")
+            for component in components(node, path)
+        ]
+        plans = finished(plan for each in found for plan in _plans(each, roots, context))
+        return ReadResult(plans=plans, routers=tuple(_routers(found, plans)))
 
 
 # --------------------------------------------------------------------------------- components
@@ -103,6 +107,14 @@ class Component:
         """The pod spec, as far as it is given."""
         path = ("extraPodSpec",) if self.older else ("podTemplate", "spec")
         return self.node.get(*path)
+
+    @property
+    def place(self) -> Origin:
+        """Its name, or what stands first in it."""
+        named = self.node.get("name")
+        if named is not None:
+            return named.origin
+        return self.node.pairs[0][0].origin if self.node.pairs else self.node.origin
 
     def main(self) -> tuple[Node, str] | None:
         """The component's own container, and its path below the component."""
@@ -236,6 +248,69 @@ def _command(of: Component, main: Node) -> tuple[Text, ...]:
         return ()
     words = ("python3", "-m", dynamo.MODULES[of.framework])
     return tuple(added(word, arguments.origin) for word in words)
+
+
+# ------------------------------------------------------------------------------------- routers
+
+
+def _routers(found: Sequence[Component], plans: Sequence[ServingPlan]) -> Iterator[Router]:
+    """The frontends of graphs; prefill workers get their requests from elsewhere."""
+    for of in found:
+        if of.kind != dynamo.GRAPH or of.type != dynamo.FRONTEND:
+            continue
+        graph = of.path.split("/spec/", 1)[0]
+        behind = [plan for plan in plans if plan.path.startswith(f"{graph}/spec/")]
+        policy = _policy(of)
+        known = policy.only in dynamo.ROUTING
+        yield Router(
+            id=f"{of.object.source.name}#{of.path}",
+            name="/".join(part for part in (of.object.string("metadata", "name"), of.name) if part),
+            kind="dynamo-frontend",
+            file=of.object.source.name,
+            path=of.path,
+            origin=policy.origin or of.place,
+            namespace=of.object.string("metadata", "namespace"),
+            policy=policy,
+            explicit=policy.how == "stated" and policy.is_known,
+            awareness=dynamo.ROUTING.get(policy.only or "", frozenset()),
+            backends=tuple(plan.id for plan in behind if plan.role != "prefill") if known else (),
+            anchors=(of.object.span, of.node.span),
+        )
+
+
+def _policy(of: Component) -> Known[str]:
+    """The option of the frontend, else the variable."""
+    found = of.main()
+    main = found[0] if found is not None else of.node
+    env = dict(_environment(of, main))
+    words: list[Text] = []
+    if found is not None:
+        env = environment(main, Holes(main.source.text), env)
+        rows = [row for key in ("command", "args") if (row := main.get(key)) is not None]
+        words = [item.text() for row in rows for item in row.items or [row]]
+    for process in processes(words, env, main.origin):
+        env = {**env, **process.env}
+        texts = [word.value or "" for word in process.argv]
+        for at, word in enumerate(texts):
+            name, equals, _ = word.partition("=")
+            if name == dynamo.ROUTER_VARIABLE and equals:
+                env[name] = process.argv[at].part(len(name) + 1)
+            elif name == dynamo.ROUTER_OPTION and (equals or at + 1 < len(texts)):
+                value = process.argv[at]
+                return _mode(value.part(len(name) + 1) if equals else process.argv[at + 1])
+    stated = env.get(dynamo.ROUTER_VARIABLE)
+    if stated is not None:
+        return _mode(stated)
+    return Known.of(dynamo.DEFAULT_ROUTING, how="defaulted")
+
+
+def _mode(text: Text) -> Known[str]:
+    word = text.value
+    if word is None:
+        return text.known()
+    if not re.fullmatch(r"[a-z-]+", word):
+        return Known.unknown("the router mode is filled in elsewhere", text.place)
+    return text.known()
 
 
 # --------------------------------------------------------------------------------- environment
