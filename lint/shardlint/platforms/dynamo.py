@@ -15,7 +15,7 @@ takes the place of a mount of its own.
 
 A frontend chooses among the workers by its router mode, round-robin where none is given.
 
-Sources: platforms, section 6; routing, sections 2 and 5; manifests, section 5; wxsms/dynamo (a copy
+Sources: platforms, section 6; routing, sections 1 and 4; manifests, section 5; wxsms/dynamo (a copy
 of ai-dynamo/dynamo), `deploy/operator/internal/dynamo/{backend_vllm,backend_sglang,shared_memory,
 graph}.go` and `deploy/operator/api/{v1alpha1/common,v1beta1}`.
 """

@@ -19,7 +19,7 @@ from shardlint.plan import Device, Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import nim
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, quantity
-from shardlint.readers.edits import SizeSite
+from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import PathSite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, container_plans, devices, kind_of, objects
@@ -325,8 +325,9 @@ def _shared_memory(spec: Node) -> tuple[Mapping[str, Any], Mapping[str, Site]]:
 def _sites(spec: Node, container: Node) -> Mapping[str, Site]:
     sites: dict[str, Site] = {"replicas": PathSite(spec, ("replicas",))}
     if spec.get("multiNode", "parallelism") is not None:
-        for field, key in (("nodes", "pipeline"), ("pp", "pipeline"), ("tp", "tensor")):
+        for field, key in (("nodes", "pipeline"), ("tp", "tensor")):
             sites[field] = PathSite(spec, ("multiNode", "parallelism", key))
+        sites["pp"] = RefusedSite("the stages are the pods of a replica too")
     count, _, _ = devices(container)
     if count.is_unset and spec.get("draResources") is None:
         place = ("resources", "limits", "nvidia.com/gpu")
