@@ -250,6 +250,15 @@ def test_options_in_a_mounted_config_map() -> None:
     assert found.open_ended is not None
 
 
+def test_switches_in_a_file_are_no_model() -> None:
+    text = MOUNTED.replace(
+        "    # sizes\n", "    trust_remote_code: true\n    a: false\n    b: []\n"
+    )
+    text = text.replace("--model-path, org/m, ", "")
+    found = plan(text, FILE)
+    assert (None, 8) == (stated(found, "model"), stated(found, "tp"))
+
+
 def test_one_file_of_a_config_map() -> None:
     text = MOUNTED.replace(
         "mountPath: /workspace/conf}",

@@ -17,7 +17,8 @@ def extra_words(
 ) -> tuple[Text, ...]:
     """The options in the file that one of these options names in the arguments, as words.
 
-    Keys become options as they are written; those of a map are joined with a dot.
+    Keys become options as they are written; those of a map are joined with a dot. A key that is
+    true is a switch, one that is false is none.
     """
     path = _named(container, options)
     if path is None or pod is None:
@@ -78,8 +79,11 @@ def _words(node: Node, prefix: str) -> Iterator[Text]:
         if value.kind == "map":
             yield from _words(value, f"{name}.")
         elif value.kind == "scalar" and not value.is_null:
-            yield Text(Mapped.all_at(name, key.span), key.origin)
-            yield value.text()
+            switch = value.value.lower() if value.style is None else ""
+            if switch != "false":
+                yield Text(Mapped.all_at(name, key.span), key.origin)
+            if switch not in ("true", "false"):
+                yield value.text()
         elif value.kind == "list":
             yield Text(Mapped.all_at(name, key.span), key.origin)
             items = [item.value for item in value.items]
