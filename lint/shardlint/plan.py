@@ -787,6 +787,7 @@ class Launch:
 
     `argv` is everything that runs, in order: entrypoint or command, then arguments; `image` is the
     container image. `argv_complete` is False where the image's own entrypoint comes first.
+    `engine` is the engine where something else than image and command says which it is.
     """
 
     origin: Origin
@@ -794,6 +795,7 @@ class Launch:
     image: Known[str] = Known.unset()
     env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     argv_complete: bool = True
+    engine: str | None = None
 
 
 @record(kw_only=True)

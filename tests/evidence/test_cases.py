@@ -13,8 +13,8 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai")
-LAUNCHED = ("vllm", "ray-serve-llm + vllm", "vllm (KubeAI)")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai", "dynamo")
+LAUNCHED = ("vllm", "ray-serve-llm + vllm", "vllm (KubeAI)", "dynamo + vllm")
 """vLLM, by whatever starts it."""
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",

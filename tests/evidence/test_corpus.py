@@ -20,6 +20,8 @@ KINDS = (
     "k8s-deployment",
     "k8s-statefulset",
     "k8s-job",
+    "dynamo-dgd",
+    "nimservice",
     "docker-compose",
     "shell",
     "leaderworkerset",
@@ -34,7 +36,10 @@ KINDS = (
 )
 """Kinds of files that are read."""
 
-ENGINES = ("vllm",)
+ENGINES = (
+    "vllm", "sglang", "trtllm", "tgi", "lmdeploy", "nim", "ollama", "llamacpp",
+    "huggingfaceserver",
+)  # fmt: skip
 """Engines whose options are read."""
 
 FACTS = (
@@ -42,6 +47,14 @@ FACTS = (
     "replicas", "gpu_type", "max_model_len", "quantization", "kv_cache_dtype",
     "gpu_memory_utilization",
 )  # fmt: skip
+
+DOUBTED = frozenset({
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "model"),
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "tp"),
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "gpu_memory_utilization"),
+})  # fmt: skip
+"""Facts that the file does not state: a folded scalar keeps the line ends of lines that are
+indented further, so that these options are commands of their own to the shell."""
 
 REVIEWED = Path(__file__).with_name("reviewed_errors.yaml")
 
@@ -108,7 +121,7 @@ def test_nearly_every_stated_fact_is_read(kind: str, shared: Path) -> None:
         for entry in _entries()
         if entry["kind"] == kind
         for name, wanted, read in compared(entry, shared / "corpus")
-        if wanted is not None
+        if wanted is not None and (entry["file"], name) not in DOUBTED
     ]
     missed = [row for row in facts if row[3] is None]
     assert len(missed) <= 0.05 * len(facts), missed

@@ -19,7 +19,7 @@ from shardlint.source import Origin, apply
 KINDS = (
     "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell", "leaderworkerset",
     "knative-service", "kthena", "llmaz", "ome", "rayservice", "aibrix", "kubeai-model",
-    "kaito-workspace",
+    "kaito-workspace", "dynamo-dgd", "nimservice",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

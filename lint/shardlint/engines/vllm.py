@@ -142,12 +142,15 @@ class VLLM:
         words = [word.value for word in launch.argv[:start]]
         before = _before_serve(launch.argv)
         own = launch.image.is_unset or launchers.image_tells_version(self.name, image)
+        wrapper = launchers.wrapper(launch.argv[:start])
+        argv = launch.argv[start:]
         return Command(
-            words=launch.argv[start:],
+            words=argv if wrapper is None else launchers.handed_on(wrapper, argv),
+            wrapped=wrapper is not None,
             serve=words[-1] == "serve" if words else None,
             before=launch.argv[1 : start - 1] if before is not None else (),
             floating=not launch.image.is_unset,
-            own=own,
+            own=own and wrapper is None,
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
         )
 
@@ -166,6 +169,8 @@ class VLLM:
 
     def _start(self, launch: Launch) -> int | None:
         """Index of the first option: after the launcher, or 0 if the image starts the engine."""
+        if launch.engine is not None and launch.engine != self.name:
+            return None
         after = launchers.after_launcher(self.name, launch.argv)
         if after is None:
             after = _before_serve(launch.argv)
@@ -174,6 +179,8 @@ class VLLM:
         image = launch.image.only
         if launch.argv_complete or launchers.is_command(launch.argv):
             return None
+        if launch.engine is not None:
+            return 0
         if image and launchers.excluded(image):
             return None
         if launchers.image_matches(self.name, image):

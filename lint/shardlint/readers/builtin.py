@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.dynamo import DynamoReader
+from shardlint.readers.grove import GroveReader
 from shardlint.readers.kaito import KaitoReader
 from shardlint.readers.knative import KnativeReader
 from shardlint.readers.kthena import KthenaReader
@@ -14,6 +16,7 @@ from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.llmaz import LlmazReader
+from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
@@ -34,4 +37,7 @@ def shardlint_readers() -> Iterable[Reader]:
         AibrixReader(),
         KubeAIReader(),
         KaitoReader(),
+        DynamoReader(),
+        GroveReader(),
+        NimReader(),
     )

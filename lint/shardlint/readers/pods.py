@@ -47,13 +47,13 @@ class Owner:
 
     What the object's operator adds: `command` and `arguments` run where a container has no command,
     before its own arguments, `more` behind them; `env` are variables, which win over those of the
-    container; `image` stands in for one that is not stated; `mounted` are paths in the container
-    with the models that are found there. `nodes` are the pods of one replica, `placement` further
-    fields of Placement that the object decides, `devices` the devices of a container that does not
-    ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
-    asked; `remarks` is what it passes over. `sites` write what the object states. `role` is that of
-    its containers, `kind` how the plan is called, `labels` are those that the pods get beside their
-    own.
+    container; `image` stands in for one that is not stated, and `engine` says what runs where image
+    and command do not; `mounted` are paths in the container with the models that are found there.
+    `nodes` are the pods of one replica, `placement` further fields of Placement that the object
+    decides, `devices` the devices of a container that does not ask for any itself, `effective`
+    fields of the layout as the operator makes them, whatever is asked; `remarks` is what it passes
+    over. `sites` write what the object states. `role` is that of its containers, `kind` how the
+    plan is called, `labels` are those that the pods get beside their own.
     """
 
     node: Node
@@ -72,6 +72,7 @@ class Owner:
     more: tuple[Text, ...] = ()
     env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     image: Known[str] = Known.unset()
+    engine: str | None = None
     mounted: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
@@ -175,6 +176,7 @@ def container_plans(
             image=_image(image, holes).or_default(owner.image),
             env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
             argv_complete=bool(command) or process.of_script,
+            engine=owner.engine,
         )
         plan = plan_of(launch, during_it, context)
         if plan is not None:
