@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 LOOK = re.compile(
     rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
     rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
+    rb"max[-_]model[-_]len|mem[-_]fraction|"
     rb"kind[\"']?:\s*[\"']?Service\b",
     re.IGNORECASE,
 )

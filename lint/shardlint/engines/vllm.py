@@ -147,10 +147,11 @@ class VLLM:
             floating=not launch.image.is_unset,
             own=own,
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
+            file=launch.config,
         )
 
     def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
-        parsed = _with_file(version.parsed)
+        parsed = version.parsed if launch.config is not None else _with_file(version.parsed)
         options = _options(parsed, version.view, launch)
         return _Facts(
             model=_reshaped(_model(parsed, version.view, serve), parsed),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from shardlint.known import Known
 from shardlint.plan import Fleet, Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import absorbed, finished
 from shardlint.readers.pods import (
     Owner,
     container_plans,
@@ -58,7 +58,7 @@ class KubernetesReader:
             for node, path in objects(root, f"{index}:"):
                 plans.extend(_plans(node, path, context))
                 routers.extend(_routers(node, path))
-        return ReadResult(plans=finished(plans), routers=tuple(routers))
+        return ReadResult(plans=finished(plans), routers=tuple(routers), absorbs=absorbed(plans))
 
 
 # -------------------------------------------------------------------------------------- plans
