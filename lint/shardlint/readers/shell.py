@@ -74,7 +74,10 @@ def on_machine(source: Source) -> Placement:
 class Job(Protocol):
     """What a batch system decides for the processes of a script."""
 
-    variables: Mapping[str, Text]
+    @property
+    def variables(self) -> Mapping[str, Text]:
+        """What is in the environment of the script."""
+        ...
 
     def placed(self, host: Host, process: Process, started: Sequence[Process]) -> Host:
         """The host of one of the processes that the script starts."""
