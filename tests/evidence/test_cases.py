@@ -13,7 +13,7 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "engine-yaml", "slurm")
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",
     "topology", "memory",

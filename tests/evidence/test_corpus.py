@@ -22,6 +22,10 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "vllm-config-yaml",
+    "sglang-config-yaml",
+    "trtllm-config-yaml",
+    "slurm",
 )
 """Kinds of files that are read."""
 

@@ -297,7 +297,8 @@ def _variable(name: str, fact: Known[int], start: Origin) -> Text:
         return Text.unknown(
             origin, why or f"Slurm sets {name}, and what it is based on is not here"
         )
-    return Text(Mapped.all_at(str(fact.only), origin.span), origin)
+    span = Span(max(0, origin.span.start - 1), origin.span.end)  # not the value, to be edited
+    return Text(Mapped.all_at(str(fact.only), span), Origin(origin.file, span))
 
 
 def step_of(process: Process) -> Asked | None:
