@@ -39,7 +39,8 @@ spec:
     - {name: s, mountPath: /scripts}
     - {name: c, mountPath: /etc/vllm/serve.yaml, subPath: serve.yaml}
   volumes:
-  - {name: s, configMap: {name: cfg, items: [{key: start.sh, path: run/go.sh}, {key: both.sh, path: both.sh}]}}
+  - {name: s, configMap: {name: cfg, items: [{key: start.sh, path: run/go.sh},
+                                             {key: both.sh, path: both.sh}]}}
   - {name: c, projected: {sources: [{secret: {name: x}}, {configMap: {name: cfg}}]}}
 """
 

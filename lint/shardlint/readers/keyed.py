@@ -65,19 +65,37 @@ class Keyed:
             yield value.text()
         else:
             yield written
-            yield Text(Mapped.all_at(json.dumps(plain_value(value)), value.span), value.origin)
+            yield _as_json(value)
 
 
 def _scalars(node: Node) -> bool:
     return all(item.kind == "scalar" for item in node.items)
 
 
+def _as_json(node: Node) -> Text:
+    try:
+        return Text(Mapped.all_at(json.dumps(plain_value(node)), node.span), node.origin)
+    except OverflowError as error:
+        return Text.unknown(node.origin, str(error))
+
+
+MOST_VALUES = 10_000
+DEEPEST = 50
+
+
 def plain_value(node: Node) -> Any:
-    """The value of a node, as YAML means it."""
+    """The value of a node, as YAML means it; OverflowError where aliases make it grow too large."""
+    return _plain(node, [MOST_VALUES], DEEPEST)
+
+
+def _plain(node: Node, left: list[int], deeper: int) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or deeper < 0:
+        raise OverflowError("its value is too large")
     if node.kind == "map":
-        return {key.value: plain_value(value) for key, value in node.entries()}
+        return {key.value: _plain(value, left, deeper - 1) for key, value in node.entries()}
     if node.kind == "list":
-        return [plain_value(item) for item in node.items]
+        return [_plain(item, left, deeper - 1) for item in node.items]
     if node.is_null:
         return None
     if node.style is not None:
