@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Text
@@ -31,6 +33,8 @@ class ConfigFiles:
     option: Callable[[str], str | None]
     joined: bool = False
     negates: bool = False
+    nested: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Keys of maps whose own keys are options, with what stands before their names."""
     launcher: tuple[str, ...]
     """A command that starts the engine, for a file that nobody names."""
 
@@ -46,6 +50,14 @@ def verbatim(key: str) -> str:
     return f"--{key}"
 
 
+def trtllm_option(key: str) -> str:
+    """The name of a field; recipes write one of them shorter."""
+    return f"--{'kv_cache_free_gpu_memory_fraction' if key == RECIPE_SHARE else key}"
+
+
+RECIPE_SHARE = "kv_cache_free_gpu_mem_fraction"
+"""AI-Hypercomputer/gpu-recipes: options of trtllm-serve on top, fields in `llm_api_args`."""
+
 FORMATS: Mapping[str, ConfigFiles] = {
     found.engine: found
     for found in (
@@ -58,8 +70,10 @@ FORMATS: Mapping[str, ConfigFiles] = {
             launcher=("python3", "-m", "sglang.launch_server"),
         ),
         ConfigFiles(
-            engine="trtllm", named_by=("--config", "--extra_llm_api_options"), option=verbatim,
-            joined=True, launcher=("trtllm-serve", "serve"),
+            engine="trtllm", named_by=("--config", "--extra_llm_api_options"),
+            option=trtllm_option, joined=True,
+            nested={"llm_api_args": "", "kv_cache_config": "kv_cache_config."},
+            launcher=("trtllm-serve", "serve"),
         ),
     )
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from posixpath import basename, join, normpath
 from typing import TypeAlias
@@ -103,7 +103,6 @@ class Options:
 
     file: NamedFile
     node: Node
-    keyed: Keyed
     words: tuple[Text, ...]
 
     def entry(self, written: Text) -> tuple[Node, Node] | None:
@@ -131,10 +130,21 @@ class Options:
 
 def options_of(format: ConfigFiles, file: NamedFile, node: Node) -> Options:
     """The words of a file, in its order; those that rest on an assumption say so."""
-    keyed = Keyed(option=format.option, off="negate" if format.negates else "drop")
-    made = keyed.words(node)
+    made = _words(format, node, "")
     words = tuple(replace(word, assumes=word.assumes | file.assumes) for word in made)
-    return Options(file=file, node=node, keyed=keyed, words=words)
+    return Options(file=file, node=node, words=words)
+
+
+def _words(format: ConfigFiles, node: Node, prefix: str) -> Iterator[Text]:
+    keyed = Keyed(
+        option=lambda key: format.option(prefix + key), off="negate" if format.negates else "drop"
+    )
+    for pair in node.entries():
+        key, value = pair
+        if not prefix and value.kind == "map" and key.value in format.nested:
+            yield from _words(format, value, format.nested[key.value])
+        else:
+            yield from keyed.words(replace(node, pairs=[pair]))
 
 
 def joined(launch: Launch, reading: Reading, find: Find) -> tuple[Launch, Options] | None:
