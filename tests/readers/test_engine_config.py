@@ -148,6 +148,18 @@ def test_other_engines_are_recognised(engine: str) -> None:
     assert found.role == ("decode" if engine == "sglang" else None)
 
 
+def test_fields_in_fields_are_options() -> None:
+    text = (
+        "tp_size: 8\nkv_cache_free_gpu_mem_fraction: 0.9\nllm_api_args: &a\n"
+        "  kv_cache_config: {dtype: fp8}\n  llm_api_args: *a\n"
+    )
+    words = [word.value for word in plan(text).argv]
+    assert words[2:] == [
+        "--tp_size", "8", "--kv_cache_free_gpu_memory_fraction", "0.9",
+        "--kv_cache_config.dtype", "fp8", "--llm_api_args", None,
+    ]  # fmt: skip
+
+
 # ------------------------------------------------------------------------ named by a command
 
 K8S = """apiVersion: v1

@@ -130,19 +130,22 @@ class Options:
 
 def options_of(format: ConfigFiles, file: NamedFile, node: Node) -> Options:
     """The words of a file, in its order; those that rest on an assumption say so."""
-    made = _words(format, node, "")
+    made = _words(format, node)
     words = tuple(replace(word, assumes=word.assumes | file.assumes) for word in made)
     return Options(file=file, node=node, words=words)
 
 
-def _words(format: ConfigFiles, node: Node, prefix: str) -> Iterator[Text]:
+def _words(
+    format: ConfigFiles, node: Node, prefix: str = "", seen: tuple[str, ...] = ()
+) -> Iterator[Text]:
     keyed = Keyed(
         option=lambda key: format.option(prefix + key), off="negate" if format.negates else "drop"
     )
     for pair in node.entries():
         key, value = pair
-        if not prefix and value.kind == "map" and key.value in format.nested:
-            yield from _words(format, value, format.nested[key.value])
+        inside = value.kind == "map" and not prefix and key.value not in seen
+        if inside and key.value in format.nested:
+            yield from _words(format, value, format.nested[key.value], (*seen, key.value))
         else:
             yield from keyed.words(replace(node, pairs=[pair]))
 
