@@ -484,7 +484,7 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
         return None
     ranks = engine.ranks(layout, plan.model_facts.only, devices)
     several = ranks.gpus_per_pod != ranks.gpus
-    if several and (devices is None or ranks.gpus > devices):
+    if several and (devices is None or ranks.gpus > devices * (pods.only or 1)):
         return f"one engine of {ranks.gpus} GPUs needs several pods"
     return None
 

@@ -26,6 +26,7 @@ KINDS = (
     "sglang-config-yaml",
     "trtllm-config-yaml",
     "slurm",
+    "skypilot",
 )
 """Kinds of files that are read."""
 

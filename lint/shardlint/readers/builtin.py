@@ -9,9 +9,13 @@ from shardlint.readers.compose import ComposeReader
 from shardlint.readers.engine_config import EngineConfigReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.shell import ShellReader
+from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), ComposeReader(), ShellReader(), SlurmReader(), EngineConfigReader())
+    return (
+        KubernetesReader(), ComposeReader(), ShellReader(), SlurmReader(), EngineConfigReader(),
+        SkyPilotReader(),
+    )  # fmt: skip

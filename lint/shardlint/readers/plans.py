@@ -118,12 +118,15 @@ class Host:
     """Files that the command may name."""
     options: Options | None = None
     """The file of options that starts the engine, where that is all there is."""
+    pins: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Releases of engines that are installed before, by the name of the engine."""
 
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
+        tag = host.pins.get(engine.name, tag)
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
         if reading is None:
@@ -161,7 +164,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=_tag(launch),
+        tag=host.pins.get(engine.name, _tag(launch)),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,

@@ -107,14 +107,14 @@ def script_plans(
         image: Known[str] = Known.unset()
         if job is not None:
             host, image = job.placed(host, process, started), job.image(process)
-        yield from _started(process, host, image, context)
+        yield from engines_of(process, host, image, context)
 
 
 def _whole(source: Source) -> Origin:
     return Origin(source.name, Span(0, len(source.text)))
 
 
-def _started(
+def engines_of(
     process: Process, host: Host, image: Known[str], context: ReadContext
 ) -> Iterator[ServingPlan]:
     """Plans of one command: of the container that it runs, or of the command itself."""

@@ -244,7 +244,7 @@ class SlurmJob:
         facts |= dict.fromkeys(PER_NODE, self.gpus) | dict.fromkeys(TASKS, tasks)
         facts["SLURM_NTASKS_PER_NODE"] = each
         facts["SLURM_CPUS_PER_TASK"] = self.asked.number("cpus-per-task")
-        return {name: _variable(name, fact, self._start) for name, fact in facts.items()}
+        return {name: variable(name, fact, self._start) for name, fact in facts.items()}
 
     @cached_property
     def _start(self) -> Origin:
@@ -290,13 +290,12 @@ class SlurmJob:
         return text.known().map(lambda _: name)
 
 
-def _variable(name: str, fact: Known[int], start: Origin) -> Text:
+def variable(name: str, fact: Known[int], start: Origin, who: str = "Slurm") -> Text:
+    """What a batch system sets a variable to, because of what stands at a place."""
     origin = fact.origin or start
     if fact.only is None:
         why = fact.reason if not fact.is_unset else None
-        return Text.unknown(
-            origin, why or f"Slurm sets {name}, and what it is based on is not here"
-        )
+        return Text.unknown(origin, why or f"{who} sets {name} by what is not in this file")
     span = Span(max(0, origin.span.start - 1), origin.span.end)  # not the value, to be edited
     return Text(Mapped.all_at(str(fact.only), span), Origin(origin.file, span))
 
