@@ -189,7 +189,9 @@ class Project:
             reading = _read_path(setup, path, name, given, library)
             if reading is not None:
                 readings[name] = reading
-        found = {name: listed[name][0] for name in readings}
+        beside = frozenset().union(*(item.names for item in readings.values()))
+        found = {name: path for name, (path, _) in listed.items()
+                 if name in readings or name in beside}  # fmt: skip
         return cls(setup, MappingProxyType(readings), MappingProxyType(found), library)
 
     @classmethod
@@ -203,10 +205,13 @@ class Project:
     def update(self, name: str, text: str) -> Project:
         """The project with one text replaced; files that were read with it are read again."""
         old = self.readings.get(name)
-        source = Source(name, text, old.source.bom if old else False)
+        before = old.source if old else self.sources.get(name)
+        source = Source(name, text, before.bom if before else False)
         library = self.library.replaced(source)
-        touched = kinds(text.encode()) | (kinds(old.source.text.encode()) if old else frozenset())
-        changed = {**self.readings, name: read_source(self.setup, source, library)}
+        touched = kinds(text.encode()) | (kinds(before.text.encode()) if before else frozenset())
+        changed = dict(self.readings)
+        if old is not None or name not in self.paths:  # else it is no manifest of its own
+            changed[name] = read_source(self.setup, source, library)
         for other, reading in self.readings.items():
             if other != name and (name in reading.names or touched & reading.kinds):
                 changed[other] = read_source(self.setup, reading.source, library)
@@ -214,7 +219,12 @@ class Project:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        return MappingProxyType({name: item.source for name, item in self.readings.items()})
+        """The texts of the files that were read, and of those that they were read with."""
+        found: dict[str, Source] = {}
+        for name in sorted(frozenset().union(*(item.names for item in self.readings.values()))):
+            if (source := self.library.source(name)) is not None:
+                found[name] = source
+        return MappingProxyType(found | {n: item.source for n, item in self.readings.items()})
 
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from readers import reading
 from shardlint.engines.config_files import whose
+from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
 from shardlint.project import Project
 from shardlint.source import apply
@@ -270,3 +273,16 @@ def test_the_file_is_read_again_when_it_changes() -> None:
     project = together(run_sh="vllm serve --config serve.yaml\n", serve_yaml=VLLM)
     project = project.update("serve.yaml", VLLM.replace("size: 4", "size: 2"))
     assert [reading.stated(found, "tp") for found in project.plans] == [2]
+
+
+def test_a_file_that_is_not_looked_at_by_itself_is_joined(tmp_path: Path) -> None:
+    """Findings stand in it, and it can be edited."""
+    (tmp_path / "run.sh").write_text("vllm serve Qwen/Qwen2.5-72B-Instruct --config few.yaml\n")
+    (tmp_path / "few.yaml").write_text("pipeline_parallel_size: 2\nno_such_option: 3\n")
+    project = Project.discover(reading.a_setup(), [str(tmp_path)], tmp_path)
+    (found,) = project.plans
+    assert reading.stated(found, "pp") == 2
+    findings = lint(project).result.findings
+    assert [f.file for f in findings if f.name == "flag-unknown"] == ["few.yaml"]
+    project = project.update("few.yaml", "pipeline_parallel_size: 4\n")
+    assert [reading.stated(item, "pp") for item in project.plans] == [4]

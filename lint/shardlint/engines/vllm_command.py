@@ -132,7 +132,9 @@ def chosen(found: Sequence[Version], releases: Known[Releases]) -> list[Version]
 
 def _dropped(flag: Flag, command: Command) -> bool:
     """`key: false` in a file is left out where there is no option that says so."""
-    return (flag.written.value or "").startswith("--no-") and command.in_file(flag.written)
+    written = flag.written
+    negated = (written.value or "").startswith("--no-") and written.related
+    return bool(negated) and command.in_file(written)
 
 
 def _has_least(view: FlagView) -> bool:

@@ -56,7 +56,8 @@ class Keyed:
         elif plain and value.value.lower() in FALSE:
             if self.off == "negate":
                 negated = "--no-" + name.removeprefix("--")
-                yield replace(written, mapped=Mapped.all_at(negated, key.span))
+                mapped = Mapped.all_at(negated, key.span)
+                yield replace(written, mapped=mapped, related=(value.origin,))
         elif value.kind == "list" and self.lists == "words" and _scalars(value):
             yield written
             yield from (item.text() for item in value.items)
