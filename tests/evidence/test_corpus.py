@@ -27,6 +27,7 @@ KINDS = (
     "trtllm-config-yaml",
     "slurm",
     "skypilot",
+    "systemd",
 )
 """Kinds of files that are read."""
 

@@ -19,6 +19,7 @@ from shardlint.source import Origin, apply
 KINDS = (
     "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell", "vllm-config-yaml",
     "sglang-config-yaml", "trtllm-config-yaml", "slurm", "skypilot",
+    "systemd",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

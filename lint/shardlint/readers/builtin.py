@@ -11,11 +11,12 @@ from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.shell import ShellReader
 from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
+from shardlint.readers.systemd import SystemdReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(), ComposeReader(), ShellReader(), SlurmReader(), EngineConfigReader(),
-        SkyPilotReader(),
+        SkyPilotReader(), SystemdReader(),
     )  # fmt: skip

@@ -46,6 +46,8 @@ class ShellReader:
 
     def accepts(self, source: Source) -> bool:
         name = source.name.lower()
+        if UNIT.search(source.text):
+            return False  # read by the reader of systemd units
         if name.endswith(NAMES) or SHEBANG.match(source.text):
             return True
         return not name.endswith(OTHER_TEXTS) and bool(COMMAND.search(source.text))
@@ -57,6 +59,7 @@ class ShellReader:
         return ReadResult(plans=plans, absorbs=absorbed(plans))
 
 
+UNIT = re.compile(r"^\[Service\][ \t]*\r?$", re.MULTILINE)
 SBATCH = re.compile(r"^#SBATCH\b", re.MULTILINE)
 
 
