@@ -60,3 +60,12 @@ def test_a_map_is_no_value() -> None:
 def test_a_value_without_an_end_is_unknown(text: str) -> None:
     _, value = Keyed().words(node(text))
     assert value.value is None and value.reason
+
+
+def test_a_template_is_no_map() -> None:
+    _, value = Keyed().words(node("a: {{ size }}\n"))
+    assert value.value is None and "filled in" in (value.reason or "")
+
+
+def test_an_empty_list_gives_nothing() -> None:
+    assert Keyed().words(node("a: []\n")) == ()

@@ -14,7 +14,7 @@ from typing import Any
 from shardlint.known import Text
 from shardlint.plan import Refusal, Site
 from shardlint.readers.edits import EntrySite
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
 
@@ -59,7 +59,8 @@ class Keyed:
                 mapped = Mapped.all_at(negated, key.span)
                 yield replace(written, mapped=mapped, related=(value.origin,))
         elif value.kind == "list" and self.lists == "words" and _scalars(value):
-            yield written
+            if value.items:
+                yield written
             yield from (item.text() for item in value.items)
         elif value.kind == "scalar":
             yield written
@@ -74,6 +75,9 @@ def _scalars(node: Node) -> bool:
 
 
 def _as_json(node: Node) -> Text:
+    written = node.source.text[node.span.start : node.span.end]
+    if "{{" in written and (reason := placeholder(written)) is not None:
+        return Text.unknown(node.origin, reason)
     try:
         return Text(Mapped.all_at(json.dumps(plain_value(node)), node.span), node.origin)
     except OverflowError as error:
