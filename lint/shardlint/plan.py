@@ -735,6 +735,8 @@ class ServingPlan:
     told: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """What the user says of a fact that the file states too."""
     argv: tuple[Text, ...] = ()
+    joined: tuple[str, ...] = ()
+    """Files of options that were read with it and are nothing but that."""
     open_ended: str | None = None
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
@@ -788,6 +790,7 @@ class Launch:
     `argv` is everything that runs, in order: entrypoint or command, then arguments; `image` is the
     container image. `argv_complete` is False where the image's own entrypoint comes first.
     `engine` is the engine where something else than image and command says which it is.
+    `config` are those of its words that stand in a file of options, None if no such file was read.
     """
 
     origin: Origin
@@ -796,6 +799,7 @@ class Launch:
     env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     argv_complete: bool = True
     engine: str | None = None
+    config: tuple[Text, ...] | None = None
 
 
 @record(kw_only=True)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 LOOK = re.compile(
     rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
     rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
+    rb"max[-_]model[-_]len|mem[-_]fraction|"
     rb"kind[\"']?:\s*[\"']?Service\b",
     re.IGNORECASE,
 )
@@ -189,7 +190,9 @@ class Project:
             reading = _read_path(setup, path, name, given, library)
             if reading is not None:
                 readings[name] = reading
-        found = {name: listed[name][0] for name in readings}
+        beside = frozenset().union(*(item.names for item in readings.values()))
+        found = {name: path for name, (path, _) in listed.items()
+                 if name in readings or name in beside}  # fmt: skip
         return cls(setup, MappingProxyType(readings), MappingProxyType(found), library)
 
     @classmethod
@@ -203,10 +206,13 @@ class Project:
     def update(self, name: str, text: str) -> Project:
         """The project with one text replaced; files that were read with it are read again."""
         old = self.readings.get(name)
-        source = Source(name, text, old.source.bom if old else False)
+        before = old.source if old else self.sources.get(name)
+        source = Source(name, text, before.bom if before else False)
         library = self.library.replaced(source)
-        touched = kinds(text.encode()) | (kinds(old.source.text.encode()) if old else frozenset())
-        changed = {**self.readings, name: read_source(self.setup, source, library)}
+        touched = kinds(text.encode()) | (kinds(before.text.encode()) if before else frozenset())
+        changed = dict(self.readings)
+        if old is not None or name not in self.paths:  # else it is no manifest of its own
+            changed[name] = read_source(self.setup, source, library)
         for other, reading in self.readings.items():
             if other != name and (name in reading.names or touched & reading.kinds):
                 changed[other] = read_source(self.setup, reading.source, library)
@@ -214,7 +220,12 @@ class Project:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        return MappingProxyType({name: item.source for name, item in self.readings.items()})
+        """The texts of the files that were read, and of those that they were read with."""
+        found: dict[str, Source] = {}
+        for name in sorted(frozenset().union(*(item.names for item in self.readings.values()))):
+            if (source := self.library.source(name)) is not None:
+                found[name] = source
+        return MappingProxyType(found | {n: item.source for n, item in self.readings.items()})
 
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
@@ -494,7 +505,7 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
         return None
     ranks = engine.ranks(layout, plan.model_facts.only, devices)
     several = ranks.gpus_per_pod != ranks.gpus
-    if several and (devices is None or ranks.gpus > devices):
+    if several and (devices is None or ranks.gpus > devices * (pods.only or 1)):
         return f"one engine of {ranks.gpus} GPUs needs several pods"
     return None
 

@@ -155,5 +155,5 @@ def _lines(source: Source, span: Span, owner: ServingPlan | Router | None) -> se
 def _options(owner: ServingPlan | Router, span: Span) -> Iterator[Span]:
     """The options of a plan that hold a place: a value may stand on the line below its option."""
     for flag in owner.flags if isinstance(owner, ServingPlan) else ():
-        if flag.span.covers(span):
+        if flag.written.origin.file == owner.file and flag.span.covers(span):
             yield flag.span

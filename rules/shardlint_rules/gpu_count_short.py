@@ -95,7 +95,8 @@ class GpuCountShort(ConstraintRule):
             if getattr(world.layout, name) > 1
             and (origin := world.plan.fact(f"layout.{name}").origin) is not None
         ]
-        at = count or (factors[0] if factors else world.plan.origin)
+        stated = world.plan.placement.on_host and factors  # what a machine has is no mistake
+        at = factors[0] if stated else count or (factors[0] if factors else world.plan.origin)
         notes = tuple(Note(origin, "asked for here") for origin in factors if origin != at)
         return Found(
             message=found.message, at=at, related=notes, repair=found.repair, help=_help(world)

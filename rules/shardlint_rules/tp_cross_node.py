@@ -40,7 +40,7 @@ class TpCrossNode(LayoutRule):
     fix = "unsafe"
 
     def check(self, world: World) -> Iterator[Found]:
-        nodes, placement = spanned(world), world.plan.placement
+        nodes, placement = max(spanned(world), needed(world)), world.plan.placement
         domain = placement.link_domain.only or 1
         if nodes < 2 or domain >= max(RACK, world.layout.tp):
             return
@@ -55,7 +55,9 @@ class TpCrossNode(LayoutRule):
             at=world.origin("layout.tp", "layout.nnodes"),
             severity="info" if rdma else None,
             help=f"TP {cure[0]} × PP {cure[1]} keeps each group inside a node" if cure else None,
-            repair=Repair("fields", values=(("tp", cure[0]), ("pp", cure[1]))) if cure else None,
+            repair=Repair("fields", values=(("tp", cure[0]), ("pp", cure[1])))
+            if cure and spanned(world) > 1
+            else None,
         )
 
 
@@ -63,6 +65,17 @@ def spanned(world: World) -> int:
     """Nodes that one tensor parallel group touches, 1 where that is not known."""
     assert world.ranks is not None
     return world.engine.group_nodes(world.layout, world.ranks, per_node(world)) or 1
+
+
+def needed(world: World) -> int:
+    """Nodes that a group cannot do without, where there are as many for one engine; else 1.
+
+    Whoever asks one node for so many ranks, and has more nodes, has yet to join them.
+    """
+    local, there = per_node(world), world.plan.placement.nodes.only or 1
+    alone = world.layout.executor is None and world.layout.nnodes == 1
+    nodes = -(-world.layout.tp // local) if local and alone else 1
+    return nodes if nodes <= there else 1
 
 
 def per_node(world: World) -> int | None:

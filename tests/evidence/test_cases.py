@@ -13,7 +13,8 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai", "dynamo")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai", "dynamo",
+         "engine-yaml", "slurm")  # fmt: skip
 LAUNCHED = ("vllm", "ray-serve-llm + vllm", "vllm (KubeAI)", "dynamo + vllm")
 """vLLM, by whatever starts it."""
 CLASSES = (

@@ -33,6 +33,12 @@ KINDS = (
     "aibrix",
     "kubeai-model",
     "kaito-workspace",
+    "vllm-config-yaml",
+    "sglang-config-yaml",
+    "trtllm-config-yaml",
+    "slurm",
+    "skypilot",
+    "systemd",
 )
 """Kinds of files that are read."""
 

@@ -20,6 +20,7 @@ KINDS = (
     "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell", "leaderworkerset",
     "knative-service", "kthena", "llmaz", "ome", "rayservice", "aibrix", "kubeai-model",
     "kaito-workspace", "dynamo-dgd", "nimservice",
+    "vllm-config-yaml", "sglang-config-yaml", "trtllm-config-yaml", "slurm", "skypilot", "systemd",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

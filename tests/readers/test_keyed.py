@@ -52,3 +52,20 @@ def test_a_value_is_written_where_it_stands_or_as_a_new_key(key: str, after: str
 
 def test_a_map_is_no_value() -> None:
     assert isinstance(KeySite(node(), "compilation_config").set("2"), Refusal)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &a [*a]\n", "a: &a {b: [x], c: *a}\n", "a: &a [[" + "x, " * 20_000 + "]]\n"]
+)
+def test_a_value_without_an_end_is_unknown(text: str) -> None:
+    _, value = Keyed().words(node(text))
+    assert value.value is None and value.reason
+
+
+def test_a_template_is_no_map() -> None:
+    _, value = Keyed().words(node("a: {{ size }}\n"))
+    assert value.value is None and "filled in" in (value.reason or "")
+
+
+def test_an_empty_list_gives_nothing() -> None:
+    assert Keyed().words(node("a: []\n")) == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from readers import reading
 from readers.reading import at, edited, fact, plan, plans, refused, stated, token, why
 from shardlint.plan import ServingPlan
 from shardlint.source import Source
@@ -49,12 +48,6 @@ def test_a_text_of_another_kind_is_no_script(name: str) -> None:
 
 def test_a_text_without_a_command_is_no_script() -> None:
     assert () == plans("We use vllm serve org/m -tp 2 here.\n", "notes")
-
-
-def test_a_slurm_script_is_skipped_with_a_reason() -> None:
-    text = "#!/bin/bash\n#SBATCH --nodes=2\nsrun vllm serve org/m -tp 16\n"
-    assert ((FILE, "a Slurm script"),) == reading.project(text, FILE).skipped
-    assert () == plans(text, FILE)
 
 
 # commands

@@ -488,6 +488,10 @@ class FlagTable(FlagView):
             self._views[key] = FlagView(self._data, index)
         return self._views[key]
 
+    def ever(self, name: str) -> bool:
+        """Whether some opened release accepts a spelling."""
+        return name in self._data.spellings
+
     def instead(self, name: str) -> str | None:
         """What does now what the option did, in words; leaving it out would lose that."""
         return self._data.instead.get(name)

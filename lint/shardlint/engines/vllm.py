@@ -55,7 +55,8 @@ TELLTALE = frozenset(
 """Options that tell a vLLM argument list where neither image nor command does."""
 
 
-RAY_UNASKED_UNTIL = "0.16.0"
+RAY_UNASKED_UNTIL = "0.11.2"
+"""config/parallel.py: 0.11.2 refuses a world that is larger than the GPUs of the node."""
 
 RAY = "ray"
 OWN_PROCESSES = (None, "mp", "uni")
@@ -152,10 +153,11 @@ class VLLM:
             floating=not launch.image.is_unset,
             own=own and wrapper is None,
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
+            file=launch.config,
         )
 
     def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
-        parsed = _with_file(version.parsed)
+        parsed = version.parsed if launch.config is not None else _with_file(version.parsed)
         options = _options(parsed, version.view, launch)
         return _Facts(
             model=_reshaped(_model(parsed, version.view, serve), parsed),
@@ -277,14 +279,14 @@ class VLLM:
         return name
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
-        """config/parallel.py before 0.16.0: too few CUDA devices make an unset executor Ray."""
+        """Before it refused them, too few CUDA devices made an unset executor Ray."""
         asked = plan.layout.executor.is_unset and plan.layout.nnodes.is_unset
         old = any(item.meets(None, RAY_UNASKED_UNTIL) for item in plan.versions.values)
         amd = any(device.vendor == "amd" for device in plan.placement.gpu.values)
         nodes = plan.placement.nodes.only or 1
         if not (asked and old and plan.placement.on_host) or amd or nodes < 2:
             return None
-        return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.16 would use unasked"
+        return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.11.2 would use unasked"
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""

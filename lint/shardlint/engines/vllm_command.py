@@ -55,7 +55,7 @@ class Command:
     `before` stand between `vllm` and `serve`. `wrapped`: another program takes options of its own
     out before vLLM reads the rest. `own`: no other image may add options; `plugins`:
     a variable names some that may; `floating`: an image without a release in its tag is newer some
-    day than every release in the table.
+    day than every release in the table. `file` are the words that come from a file of options.
     """
 
     words: tuple[Text, ...]
@@ -65,10 +65,14 @@ class Command:
     own: bool = True
     floating: bool = False
     plugins: bool = False
+    file: tuple[Text, ...] | None = None
 
     @property
     def first(self) -> str | None:
         return self.words[0].value if self.words else None
+
+    def in_file(self, word: Text) -> bool:
+        return any(word is one for one in self.file or ())
 
 
 @record
@@ -126,6 +130,13 @@ def chosen(found: Sequence[Version], releases: Known[Releases]) -> list[Version]
 # ------------------------------------------------------------------------- what one refuses
 
 
+def _dropped(flag: Flag, command: Command) -> bool:
+    """`key: false` in a file is left out where there is no option that says so."""
+    written = flag.written
+    negated = (written.value or "").startswith("--no-") and written.related
+    return bool(negated) and command.in_file(written)
+
+
 def _has_least(view: FlagView) -> bool:
     ours, theirs = version(view.release), version(LEAST_SINCE)
     return ours is not None and theirs is not None and ours >= theirs
@@ -136,7 +147,8 @@ def _refused(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[
         if HOLE.search((flag.written.value or "").partition("=")[0]):
             continue
         if flag.flag is None:
-            yield _unknown(flag, index)
+            if not _dropped(flag, command):
+                yield _unknown(flag, index)
         elif flag.problem is not None:
             yield replace(_given(flag, flag.written, _problem(flag), index), **_switched(flag))
         else:
@@ -260,11 +272,13 @@ def _moved(view: FlagView, parsed: ParsedWords, command: Command) -> bool:
 
 
 def _model(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Refused]:
-    """What `serve` asks of the model before the words are parsed."""
+    """What `serve` asks of the model before the words are parsed, and before a file is read."""
     if not command.serve:
         return
     grammar = view.grammar
     for index, flag in enumerate(parsed.flags):
+        if command.in_file(flag.written):
+            continue
         asked = flag.flag == "--model" and flag.written.value == "--model"
         if asked and not grammar.model_option and not grammar.model_required:
             text = "you should provide the model as a positional argument"
@@ -284,7 +298,7 @@ def _model(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Re
 
 def _excused(view: FlagView, parsed: ParsedWords, command: Command) -> bool:
     config = any(re.match(r"--config(=.+|$)", word.value or "") for word in command.words)
-    return config or _moved(view, parsed, command)
+    return config or command.file is not None or _moved(view, parsed, command)
 
 
 def _file(parsed: ParsedWords) -> Iterator[Refused]:

@@ -163,7 +163,7 @@ def _leaving(table: FlagTable, found: Sequence[Version], command: Command) -> It
         name = option_name(flag.written)
         if flag.flag is None or flag.dotted or name not in chosen.view.whole(name):
             continue
-        if flag.flag == "--model" and not command.serve:
+        if flag.flag == "--model" and (not command.serve or command.in_file(flag.written)):
             continue
         options = [view.named(flag.flag) for view in views]
         warned = all(option is not None and option.deprecated for option in options)

@@ -80,3 +80,30 @@ def _script(argv: Sequence[Text], at: int) -> int | None:
         command = command or (short and value[0] == "-" and "c" in value)
         at += 2 if short and value.endswith(("o", "O")) else 1
     return None
+
+
+def script_word(argv: Sequence[Text]) -> int | None:
+    """Index of the script file that these words run: `exec bash -e start.sh args`, `./start.sh`."""
+    env: dict[str, Text] = {}
+    at = 0
+    while at < len(argv):
+        value = argv[at].value or ""
+        name = basename(value)
+        if name in SHELLS:
+            return _file(argv, at + 1)
+        if name not in PREFIXES:
+            return at if "/" in value or value.endswith(".sh") else None
+        at = _behind_prefix(argv, at + 1, name, env)
+    return None
+
+
+def _file(argv: Sequence[Text], at: int) -> int | None:
+    """Index of the word behind a shell's options, which are short ones without `-c`."""
+    while at < len(argv):
+        value = argv[at].value
+        if value is None or ("c" in value[:4].lstrip("-+") and value[:1] == "-" != value[1:2]):
+            return None
+        if len(value) < 2 or value[0] not in "-+":
+            return at
+        at += 2 if value.endswith(("o", "O")) and not value.startswith("--") else 1
+    return None

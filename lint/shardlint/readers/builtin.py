@@ -8,6 +8,7 @@ from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
+from shardlint.readers.engine_config import EngineConfigReader
 from shardlint.readers.grove import GroveReader
 from shardlint.readers.kaito import KaitoReader
 from shardlint.readers.knative import KnativeReader
@@ -20,6 +21,9 @@ from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
+from shardlint.readers.skypilot import SkyPilotReader
+from shardlint.readers.slurm import SlurmReader
+from shardlint.readers.systemd import SystemdReader
 
 
 @hookimpl
@@ -40,4 +44,8 @@ def shardlint_readers() -> Iterable[Reader]:
         DynamoReader(),
         GroveReader(),
         NimReader(),
+        SlurmReader(),
+        EngineConfigReader(),
+        SkyPilotReader(),
+        SystemdReader(),
     )

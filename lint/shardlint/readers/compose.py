@@ -23,8 +23,10 @@ from shardlint.readers.docker import (
 )
 from shardlint.readers.edits import EntrySite, RefusedSite, SizeSite, TextSite
 from shardlint.readers.holes import Holes, concat
+from shardlint.readers.named_files import bound, on_host
 from shardlint.readers.plans import (
     Host,
+    absorbed,
     around,
     distinct,
     during,
@@ -64,7 +66,7 @@ class ComposeReader:
                 if node.kind == "map":
                     service = _Service(key, node, f"{index}:/services/{key.value}")
                     plans.extend(service.plans(context, elsewhere))
-        return ReadResult(plans=finished(plans))
+        return ReadResult(plans=finished(plans), absorbs=absorbed(plans))
 
 
 @record
@@ -78,8 +80,9 @@ class _Service:
         env = self.environment(holes)
         entrypoint = self.words("entrypoint", holes)
         argv = (*(entrypoint or ()), *(self.command(holes) or ()))
-        started = processes(argv, env, self.argv_origin())
-        host = around(self.host(env, holes), started, elsewhere)
+        find = bound(tuple(self.mounts()), on_host(self.node.source, context.files))
+        started = processes(argv, env, self.argv_origin(), find)
+        host = around(replace(self.host(env, holes), find=find), started, elsewhere)
         plans: list[ServingPlan] = []
         for process, during_it in during(host, started):
             launch = Launch(
@@ -141,6 +144,16 @@ class _Service:
                 text = interpolated(item.text(), holes)
                 name, env[name] = variable(text, self.node.source, {})
         return env
+
+    def mounts(self) -> Iterator[tuple[str, str]]:
+        """Paths beside the file, and where they are in the container."""
+        volumes = self.node.get("volumes")
+        for item in volumes.items if volumes is not None else ():
+            parts = item.value.split(":") if item.is_string else []
+            if len(parts) > 1:
+                yield parts[0], parts[1]
+            elif (inside := item.string("target")) and (outside := item.string("source")):
+                yield outside, inside
 
     # --------------------------------------------------------------------------- devices
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from posixpath import basename
 from typing import Any
@@ -45,6 +45,8 @@ class Container:
     env: Mapping[str, Text]
     placement: Placement
     sites: Mapping[str, Site]
+    mounts: tuple[tuple[str, str], ...] = ()
+    """Paths of the host and where they are in the container."""
 
     @property
     def argv(self) -> tuple[Text, ...]:
@@ -160,7 +162,18 @@ def _container(
         env_open=f"{file.value or 'a file'} adds more" if file is not None else None,
         detached=options.switched("d", "--detach"),
     )
-    return Container(image, entrypoint, words, env, placement, {**sites, **site})
+    mounts = tuple(_mounts(options))
+    return Container(image, entrypoint, words, env, placement, {**sites, **site}, mounts)
+
+
+def _mounts(options: Options) -> Iterator[tuple[str, str]]:
+    """`-v HOST:PATH[:ro]`; a path that holds a variable is taken as it is written."""
+    for text in options.values("-v", "--volume"):
+        span = text.origin.span
+        written = options.source.text[span.start : span.end].strip("\"'")
+        parts = (written if text.value is None else text.value).split(":")
+        if len(parts) > 1:
+            yield parts[0], parts[1]
 
 
 # --------------------------------------------------------------------------- surroundings

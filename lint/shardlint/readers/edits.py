@@ -13,7 +13,7 @@ from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
-from shardlint.source import Edit, Source, Span
+from shardlint.source import Edit, Origin, Source, Span
 
 PLAIN = re.compile(r"[A-Za-z0-9_./=-]+(?::[A-Za-z0-9_./=-]+)*")
 """Values that need no quotes anywhere; others are not written."""
@@ -488,7 +488,7 @@ class Use:
 
     plan: int
     of: Text | str
-    span: Span
+    origin: Origin
     part: bool = False
     """What is read is only a part of this text, or made from it."""
 
@@ -500,18 +500,19 @@ class Uses:
         self._uses = uses
 
     @cached_property
-    def _near(self) -> dict[int, list[Use]]:
-        near: dict[int, list[Use]] = {}
+    def _near(self) -> dict[tuple[str, int], list[Use]]:
+        near: dict[tuple[str, int], list[Use]] = {}
         for use in self._uses:
-            for at in _squares(use.span):
-                near.setdefault(at, []).append(use)
+            for at in _squares(use.origin.span):
+                near.setdefault((use.origin.file, at), []).append(use)
         return near
 
-    def at(self, span: Span) -> Iterator[Use]:
-        """Uses that share a character with a span; one may come twice."""
+    def at(self, place: Origin) -> Iterator[Use]:
+        """Uses that share a character with a place; one may come twice."""
+        span = place.span
         for at in _squares(span):
-            for use in self._near.get(at, ()):
-                if use.span.start < span.end and span.start < use.span.end:
+            for use in self._near.get((place.file, at), ()):
+                if use.origin.span.start < span.end and span.start < use.origin.span.end:
                     yield use
 
 
@@ -536,8 +537,9 @@ class GuardedSite:
         edits = self.site.set(value)
         if isinstance(edits, Refusal):
             return edits
-        changed = [edit.span for edit in edits if edit.span.start < edit.span.end]
-        others = chain.from_iterable(self._others(span) for span in changed)
+        changed = [Origin(edit.file, edit.span) for edit in edits
+                   if edit.span.start < edit.span.end]  # fmt: skip
+        others = chain.from_iterable(self._others(place) for place in changed)
         if len(changed) < len(edits):
             others = chain(others, self._grown())
         for other in others:
@@ -545,20 +547,20 @@ class GuardedSite:
             return Refusal(f"{what} is read there too")
         return edits
 
-    def _others(self, span: Span) -> Iterator[Text | str]:
+    def _others(self, place: Origin) -> Iterator[Text | str]:
         """What else is read from a text; that both are parts of a larger one does not count."""
-        around = {origin.span for word in self.own if isinstance(word, Text)
+        around = {origin for word in self.own if isinstance(word, Text)
                   for origin in word.related}  # fmt: skip
-        quoted = Span(span.start - 1, span.end + 1)
-        for use in self.uses.at(span):
-            apart = use.part and use.span in around and not quoted.covers(use.span)
+        quoted = Span(place.span.start - 1, place.span.end + 1)
+        for use in self.uses.at(place):
+            apart = use.part and use.origin in around and not quoted.covers(use.origin.span)
             if not apart and not self._owns(use):
                 yield use.of
 
     def _grown(self) -> Iterator[Text | str]:
         """What of another plan stands in the command line that would grow."""
         for word in self.beside:
-            for use in self.uses.at(word.origin.span):
+            for use in self.uses.at(word.origin):
                 if use.plan != self.plan and not use.part:
                     yield use.of
 
@@ -572,9 +574,9 @@ def uses_of(plan: int, word: Text) -> Iterator[Use]:
     """What a word is read from; one that is not known is not read at all."""
     if word.mapped is None:
         return
-    yield Use(plan, word, word.origin.span)
+    yield Use(plan, word, word.origin)
     if word.definition is not None:
-        yield Use(plan, word, word.definition.span)
+        yield Use(plan, word, word.definition)
         return
     for origin in word.related:
-        yield Use(plan, word, origin.span, part=True)
+        yield Use(plan, word, origin, part=True)

@@ -14,7 +14,7 @@ from typing import Any
 from shardlint.known import Text
 from shardlint.plan import Refusal, Site
 from shardlint.readers.edits import EntrySite, Tree, add_entry
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
 
@@ -56,28 +56,51 @@ class Keyed:
         elif plain and value.value.lower() in FALSE:
             if self.off == "negate":
                 negated = "--no-" + name.removeprefix("--")
-                yield replace(written, mapped=Mapped.all_at(negated, key.span))
+                mapped = Mapped.all_at(negated, key.span)
+                yield replace(written, mapped=mapped, related=(value.origin,))
         elif value.kind == "list" and self.lists == "words" and _scalars(value):
-            yield written
+            if value.items:
+                yield written
             yield from (item.text() for item in value.items)
         elif value.kind == "scalar":
             yield written
             yield value.text()
         else:
             yield written
-            yield Text(Mapped.all_at(json.dumps(plain_value(value)), value.span), value.origin)
+            yield _as_json(value)
 
 
 def _scalars(node: Node) -> bool:
     return all(item.kind == "scalar" for item in node.items)
 
 
+def _as_json(node: Node) -> Text:
+    written = node.source.text[node.span.start : node.span.end]
+    if "{{" in written and (reason := placeholder(written)) is not None:
+        return Text.unknown(node.origin, reason)
+    try:
+        return Text(Mapped.all_at(json.dumps(plain_value(node)), node.span), node.origin)
+    except OverflowError as error:
+        return Text.unknown(node.origin, str(error))
+
+
+MOST_VALUES = 10_000
+DEEPEST = 50
+
+
 def plain_value(node: Node) -> Any:
-    """The value of a node, as YAML means it."""
+    """The value of a node, as YAML means it; OverflowError where aliases make it grow too large."""
+    return _plain(node, [MOST_VALUES], DEEPEST)
+
+
+def _plain(node: Node, left: list[int], deeper: int) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or deeper < 0:
+        raise OverflowError("its value is too large")
     if node.kind == "map":
-        return {key.value: plain_value(value) for key, value in node.entries()}
+        return {key.value: _plain(value, left, deeper - 1) for key, value in node.entries()}
     if node.kind == "list":
-        return [plain_value(item) for item in node.items]
+        return [_plain(item, left, deeper - 1) for item in node.items]
     if node.is_null:
         return None
     if node.style is not None:

@@ -11,7 +11,7 @@ from shardlint.plan import Fleet, Router, Scaler, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._scalers import scalers_of
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import absorbed, finished
 from shardlint.readers.pods import (
     Owner,
     container_plans,
@@ -62,7 +62,12 @@ class KubernetesReader:
                 plans.extend(_plans(node, path, context))
                 routers.extend(_routers(node, path))
                 scalers.extend(scalers_of(node, path))
-        return ReadResult(plans=finished(plans), routers=tuple(routers), scalers=tuple(scalers))
+        return ReadResult(
+            plans=finished(plans),
+            routers=tuple(routers),
+            scalers=tuple(scalers),
+            absorbs=absorbed(plans),
+        )
 
 
 # -------------------------------------------------------------------------------------- plans

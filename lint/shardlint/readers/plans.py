@@ -27,8 +27,8 @@ from shardlint.plan import (
     Site,
     Unknown,
 )
-from shardlint.plugins import ReadContext
-from shardlint.readers._bash_nested import nested
+from shardlint.plugins import Absorbed, ReadContext
+from shardlint.readers._bash_nested import nested, script_word
 from shardlint.readers.edits import (
     FlagSite,
     GuardedSite,
@@ -42,6 +42,17 @@ from shardlint.readers.edits import (
     uses_of,
 )
 from shardlint.readers.keyed import KeySite
+from shardlint.readers.named_files import (
+    EntryOfSite,
+    Find,
+    NamedFile,
+    NameSite,
+    OptionKeySite,
+    Options,
+    joined,
+    key_site,
+    nothing,
+)
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Origin, Source, Span
@@ -104,22 +115,45 @@ class Host:
     """Sites of options that are written elsewhere than on a command line; they win."""
     nodes: tuple[Node, ...] = ()
     """Command and arguments in a YAML file."""
+    text: Source | None = None
+    """The file in which the command stands, where it is another one."""
+    find: Find = nothing
+    """Files that the command may name."""
+    options: Options | None = None
+    """The file of options that starts the engine, where that is all there is."""
+    pins: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Releases of engines that are installed before, by the name of the engine."""
 
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
-        tag = tag if host.release.is_unset else host.release
+        tag = host.pins.get(engine.name, tag if host.release.is_unset else host.release)
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
-        if reading is not None:
-            return _plan(engine, reading, launch, host, releases)
+        if reading is None:
+            continue
+        options = host.options
+        if (found := joined(launch, reading, host.find)) is not None:
+            launch, options = found
+            reading = engine.read(launch, releases) or reading
+        return _plan(engine, reading, launch, host, releases, options)
     return None
 
 
+def absorbed(plans: Iterable[ServingPlan]) -> tuple[Absorbed, ...]:
+    """The files of options that are linted through these plans."""
+    return tuple(Absorbed(name) for name in dict.fromkeys(n for plan in plans for n in plan.joined))
+
+
 def _plan(
-    engine: Engine, reading: Reading, launch: Launch, host: Host, versions: Known[Releases]
+    engine: Engine,
+    reading: Reading,
+    launch: Launch,
+    host: Host,
+    versions: Known[Releases],
+    options: Options | None,
 ) -> ServingPlan:
     model = _model(reading)
     env = _environment(launch, reading.command)
@@ -133,7 +167,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=_tag(launch) if host.release.is_unset else host.release,
+        tag=host.pins.get(engine.name, _tag(launch) if host.release.is_unset else host.release),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -153,9 +187,10 @@ def _plan(
         refused=reading.refused,
         remarks=(*reading.remarks, *host.remarks),
         argv=launch.argv,
+        joined=_joined(options, host),
         open_ended=reading.open_ended,
-        sites=_sites(engine, reading, launch.argv, host, narrowing, versions),
-        anchors=(*host.anchors, launch.origin.span),
+        sites=_sites(engine, reading, launch.argv, host, narrowing, versions, options),
+        anchors=(*host.anchors, *_anchored(launch.origin, host)),
         suppressed=host.suppressed,
     )
     return replace(plan, unknowns=tuple(_unknowns(plan)))
@@ -177,6 +212,15 @@ def _effective(engine: Engine, layout: LayoutFacts, placement: Placement) -> Lay
         return filled
     assumed = f"the ranks are placed by Ray ({placement.joined})"
     return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(assumed,)))
+
+
+def _joined(options: Options | None, host: Host) -> tuple[str, ...]:
+    name = options.outside if options is not None else None
+    return () if name is None or name == host.source.name else (name,)
+
+
+def _anchored(origin: Origin, host: Host) -> tuple[Span, ...]:
+    return (origin.span,) if origin.file == host.source.name else ()
 
 
 def _placement(
@@ -303,6 +347,7 @@ def _sites(
     host: Host,
     narrowing: Sequence[str],
     versions: Known[Releases],
+    options: Options | None,
 ) -> Mapping[str, Site]:
     """Sites of the layout and of every option's spelling, beside those of the host."""
     sites: dict[str, Site] = dict(host.sites)
@@ -310,6 +355,11 @@ def _sites(
         sites["gpus_per_pod"] = RefusedSite(f"{narrowing[0]} chooses among the devices")
     places = {id(word): at for at, word in enumerate(argv)}
     for index, flag in enumerate(reading.flags):
+        entry = options.entry(flag.written) if options is not None else None
+        if options is not None and entry is not None:
+            sites[f"flag:{index}"] = NameSite(entry[0])
+            sites[f"option:{index}"] = EntryOfSite(options.node, *entry)
+            continue
         sites[f"flag:{index}"] = SpellingSite(flag)
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
@@ -317,13 +367,32 @@ def _sites(
     takes = reading.releases.or_default(versions)
     editable = [name for name in EDITABLE if engine.flag_name(name, releases=takes) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
-    slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
+    given = [flag for flag in stated.values() if flag is not None]
+    if options is not None:
+        given = [flag for flag in given if options.entry(flag.written) is None]
+    slot = _slot(given, reading, argv, host, options)
     like = (slot.like.written.value or "") if slot and slot.like else ""
     for name, found in stated.items():
         spelling = engine.flag_name(name, like)
         assert spelling is not None
         sites[name] = FlagSite(spelling, found, slot)
+    if options is not None:
+        sites |= dict(_in_file(engine, stated, options, slot))
     return MappingProxyType(sites | dict(host.written))
+
+
+def _in_file(
+    engine: Engine, stated: Mapping[str, Flag | None], options: Options, slot: Slot | None
+) -> Iterator[tuple[str, Site]]:
+    """Sites of options in a file: those that stand there, and absent ones beside them."""
+    entries = {name: options.entry(flag.written) for name, flag in stated.items() if flag}
+    there = any(entry is not None for entry in entries.values())
+    for name, flag in stated.items():
+        if (entry := entries.get(name)) is not None:
+            key = entry[0].value
+            yield name, OptionKeySite(KeySite(options.node, key), options.of(key))
+        elif flag is None and (there or slot is None):
+            yield name, key_site(options, engine.flag_name(name) or name)
 
 
 def _option_site(
@@ -335,24 +404,35 @@ def _option_site(
     first, last = (min(own), max(own)) if own else (0, len(argv))
     before = argv[first - 1] if first else None
     behind = argv[last + 1] if last + 1 < len(argv) else None
-    return OptionSite(host.source, flag, before, behind, host.nodes)
+    return OptionSite(host.text or host.source, flag, before, behind, host.nodes)
 
 
 def _slot(
-    stated: Sequence[Flag], reading: Reading, argv: Sequence[Text], host: Host
+    stated: Sequence[Flag],
+    reading: Reading,
+    argv: Sequence[Text],
+    host: Host,
+    options: Options | None,
 ) -> Slot | None:
     """Where another option can stand: behind a related one, else behind the last that fits."""
+    source = host.text or host.source
+    if host.options is not None:
+        return None
+    if options is not None:
+        argv = [word for word in argv if not any(word is one for one in options.words)]
     places = {id(word): at for at, word in enumerate(argv)}
     for flag in (*stated, *reversed(reading.flags)):
+        if options is not None and options.entry(flag.written) is not None:
+            continue
         last = flag.written
         if flag.value is not None and id(flag.value) in places:
             last = flag.value
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
         if fits and _ends(argv[at + 1 : at + 2]):
-            return Slot(host.source, last, flag, host.nodes)
+            return Slot(source, last, flag, host.nodes)
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
-        return Slot(host.source, argv[-1], None, host.nodes)
+        return Slot(source, argv[-1], None, host.nodes)
     return None
 
 
@@ -402,17 +482,58 @@ class Process:
     of_script: bool = False
     conditional: bool = False
     sourced: str | None = None
+    file: NamedFile | None = None
+    """The script in which it stands, where that is a file by itself."""
 
 
-def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
-    """The process that these words start, or those of the script that they give to a shell."""
+DEEPEST = 3
+"""Script files that start script files."""
+
+
+def processes(
+    argv: Sequence[Text],
+    env: Mapping[str, Text],
+    origin: Origin,
+    find: Find = nothing,
+) -> tuple[Process, ...]:
+    """The process that these words start, or those of the script that they give to a shell.
+
+    A script file that can be found is read instead of the command that starts it.
+    """
+    first = Process(tuple(argv), env, origin)
     if nested(argv) is None:
-        return (Process(tuple(argv), env, origin),)
+        return tuple(_of_files(first, find, DEEPEST))
     from shardlint.readers.bash import read_argv
 
-    return tuple(
-        process_of(command, of_script=True) for command in read_argv(argv, origin.file, env)
+    started = (process_of(item, of_script=True) for item in read_argv(argv, origin.file, env))
+    return tuple(inside for each in started for inside in _of_files(each, find, DEEPEST))
+
+
+def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
+    """The process, or those of the script file that it is."""
+    at = script_word(process.argv) if find is not nothing and deepest else None
+    name = process.argv[at].value if at is not None else None
+    file = find(name) if name is not None else None
+    script = file.script() if file is not None else None
+    if at is None or file is None or script is None or not _is_script(name or "", script.text):
+        yield process
+        return
+    from shardlint.readers.bash import read_script
+
+    commands = read_script(
+        script, file.source.name, process.env, process.argv[at + 1 :], name=process.argv[at]
     )
+    for command in commands:
+        inside = process_of(command, of_script=True)
+        inside = replace(
+            inside, file=file, conditional=inside.conditional or process.conditional,
+            sourced=inside.sourced or process.sourced,
+        )  # fmt: skip
+        yield from _of_files(inside, find, deepest - 1)
+
+
+def _is_script(name: str, text: str) -> bool:
+    return name.endswith((".sh", ".bash")) or bool(re.match(r"\s*#!.*\b(ba|da|z|k|a)?sh\b", text))
 
 
 def process_of(command: Command, of_script: bool) -> Process:
@@ -491,7 +612,7 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
         yield (
             process,
             replace(
-                host,
+                _where(host, process),
                 placement=replace(
                     placement,
                     scope=f"{placement.scope}/{stops}",
@@ -502,6 +623,14 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
                 ),
             ),
         )
+
+
+def _where(host: Host, process: Process) -> Host:
+    """The host, with the file in which the command stands."""
+    if process.file is None:
+        return host
+    node = process.file.node
+    return replace(host, text=process.file.source, nodes=(node,) if node is not None else ())
 
 
 STOPS = frozenset({"kill", "pkill", "killall", "wait", "fuser"})
@@ -606,14 +735,14 @@ def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
         fact = plan.fact(path)
         for origin in (fact.origin, *fact.related) if fact.is_known else ():
             if origin is not None:
-                yield Use(at, name, origin.span)
+                yield Use(at, name, origin)
 
 
 def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     sites = dict(plan.sites)
     options = [name for name in sites if name.startswith(("flag:", "option:"))]
     for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", *options):
-        if (site := sites.get(name)) is not None:
+        if (site := sites.get(name)) is not None and not isinstance(site, (NameSite, EntryOfSite)):
             sites[name] = GuardedSite(site, at, _own(name, site, plan.argv), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
 
@@ -624,7 +753,7 @@ def _beside(site: Site) -> tuple[Text, ...]:
         return tuple(word for each in site.sites for word in _beside(each))
     if isinstance(site, FlagSite) and site.flag is None and site.slot is not None:
         return (site.slot.after,)
-    return ()
+    return site.beside if isinstance(site, OptionKeySite) else ()
 
 
 def _own(name: str, site: Site, argv: Sequence[Text]) -> tuple[Text | str, ...]:
@@ -637,7 +766,7 @@ def _own(name: str, site: Site, argv: Sequence[Text]) -> tuple[Text | str, ...]:
         return (name, *words)
     if isinstance(site, FlagSite) and site.flag is not None:
         return tuple(word for word in (site.flag.written, site.flag.value) if word is not None)
-    if isinstance(site, OptionSite):
+    if isinstance(site, (OptionSite, OptionKeySite)):
         return site.words
     if isinstance(site, SpellingSite):
         return (site.flag.written,)

@@ -18,6 +18,7 @@ from shardlint.plan import Asked, Device, Fleet, Launch, Placement, Remark, Serv
 from shardlint.plugins import ReadContext
 from shardlint.readers._pod import Pod, amount, indexed, surroundings, texts
 from shardlint.readers._probes import ready_probe, startup_budget
+from shardlint.readers.config_maps import ConfigMaps, Mounts, listed, referred
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import Host, around, distinct, during, plan_of, processes, ray_in
@@ -158,15 +159,17 @@ def container_plans(
     elsewhere: str | None = None,
 ) -> Iterator[ServingPlan]:
     holes = Holes(node.source.text)
-    env = environment(node, holes, owner.env)
+    maps = ConfigMaps(node.source, owner.namespace, context.files)
+    env = environment(node, holes, owner.env, maps)
     command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
     if not command:
         command = tuple(holes.item(expanded(w, env, holes)) for w in owner.command)
         args = (*(holes.item(expanded(w, env, holes)) for w in owner.arguments), *args)
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
-    host = host_of(owner, spec, node, path, context)
-    started = processes((*command, *args), env, _argv_origin(node))
+    find = Mounts(spec, node, maps).find
+    host = replace(host_of(owner, spec, node, path, context, maps), find=find)
+    started = processes((*command, *args), env, _argv_origin(node), find)
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
     for process, during_it in during(host, started):
@@ -214,7 +217,14 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
 # ----------------------------------------------------------------------- what surrounds a container
 
 
-def host_of(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
+def host_of(
+    owner: Owner,
+    spec: Node | None,
+    node: Node,
+    path: str,
+    context: ReadContext,
+    maps: ConfigMaps | None = None,
+) -> Host:
     """What an owner's container is to an engine in it."""
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
@@ -226,6 +236,8 @@ def host_of(owner: Owner, spec: Node | None, node: Node, path: str, context: Rea
     kinds = {item.kind for item in device.values}
     if kinds == {"mig"} or kinds == {"shared"}:
         fields["device_kind"] = device.map(lambda item: item.kind)
+    if maps is not None and listed(node, maps)[1]:
+        fields["env_open"] = None
     placement = Placement(
         pods_per_group=owner.nodes,
         gpus_per_pod=count,
@@ -427,10 +439,13 @@ def _node_labels(spec: Node) -> dict[str, list[Node]]:
 
 
 def environment(
-    node: Node, holes: Holes, given: Mapping[str, Text] = MappingProxyType({})
+    node: Node,
+    holes: Holes,
+    given: Mapping[str, Text] = MappingProxyType({}),
+    maps: ConfigMaps | None = None,
 ) -> dict[str, Text]:
     """Variables of a container, beside those that its operator gives; each may use those before."""
-    env: dict[str, Text] = dict(given)
+    env: dict[str, Text] = {**(listed(node, maps)[0] if maps is not None else {}), **given}
     items = node.get("env")
     for item in items.items if items is not None and items.kind == "list" else []:
         name, value = item.string("name"), item.get("value")
@@ -438,6 +453,8 @@ def environment(
             continue
         if value is not None:
             env[name] = expanded(value.text(), env, holes)
+        elif maps is not None and (referred_to := referred(item, maps)) is not None:
+            env[name] = referred_to
         elif item.get("valueFrom") is not None:
             env[name] = Text.unknown(item.origin, f"{name} comes from another object")
         else:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import Protocol
 
-from shardlint.known import Known
+from shardlint.known import Known, Text
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
+from shardlint.readers.named_files import bound, on_host
 from shardlint.readers.plans import (
     Host,
     Process,
+    absorbed,
     around,
     during,
     finished,
@@ -43,47 +46,88 @@ class ShellReader:
 
     def accepts(self, source: Source) -> bool:
         name = source.name.lower()
+        if UNIT.search(source.text):
+            return False  # read by the reader of systemd units
         if name.endswith(NAMES) or SHEBANG.match(source.text):
             return True
         return not name.endswith(OTHER_TEXTS) and bool(COMMAND.search(source.text))
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        if re.search(r"^#SBATCH\b", source.text, re.MULTILINE):
-            return ReadResult(skipped="a Slurm script")
-        return ReadResult(plans=finished(_plans(source, context)))
+        if SBATCH.search(source.text):
+            return ReadResult()  # read by the reader of Slurm scripts
+        plans = finished(script_plans(source, context, on_machine(source)))
+        return ReadResult(plans=plans, absorbs=absorbed(plans))
 
 
-def _plans(source: Source, context: ReadContext) -> Iterator[ServingPlan]:
-    from shardlint.readers.bash import read_script
+UNIT = re.compile(r"^\[Service\][ \t]*\r?$", re.MULTILINE)
+SBATCH = re.compile(r"^#SBATCH\b", re.MULTILINE)
 
-    script = Mapped.slice_of(source.text, Span(0, len(source.text)))
-    commands = read_script(script, source.name)
-    started = [process_of(command, of_script=False) for command in commands]
-    placement = Placement(
+
+def on_machine(source: Source) -> Placement:
+    """A process that is started on a machine has what the machine has."""
+    return Placement(
         on_host=True,
         scope=source.name,
         host_ipc=Known.of(True, how="derived"),
         host_network=Known.of(True, how="derived"),
         rdma=Known.of("the host's own", how="derived"),
     )
-    around_all = around(_host(source, _whole(source), 0, placement), started)
+
+
+class Job(Protocol):
+    """What a batch system decides for the processes of a script."""
+
+    @property
+    def variables(self) -> Mapping[str, Text]:
+        """What is in the environment of the script."""
+        ...
+
+    def placed(self, host: Host, process: Process, started: Sequence[Process]) -> Host:
+        """The host of one of the processes that the script starts."""
+        ...
+
+    def image(self, process: Process) -> Known[str]:
+        """The container image that the batch system runs it in."""
+        ...
+
+
+def script_plans(
+    source: Source, context: ReadContext, placement: Placement, job: Job | None = None
+) -> Iterator[ServingPlan]:
+    """The engines that a script starts."""
+    from shardlint.readers.bash import read_script
+
+    script = Mapped.slice_of(source.text, Span(0, len(source.text)))
+    variables = job.variables if job is not None else {}
+    commands = read_script(script, source.name, variables)
+    started = [process_of(command, of_script=False) for command in commands]
+    whole = _host(source, _whole(source), 0, placement)
+    around_all = around(whole, started)
+    find = on_host(source, context.files)
     for index, (process, during_it) in enumerate(during(around_all, started)):
         host = _host(source, process.origin, index, during_it.placement)
-        yield from _started(process, replace(host, reinstalled=during_it.reinstalled), context)
+        host = replace(host, reinstalled=during_it.reinstalled, find=find)
+        image: Known[str] = Known.unset()
+        if job is not None:
+            host, image = job.placed(host, process, started), job.image(process)
+        yield from engines_of(process, host, image, context)
 
 
 def _whole(source: Source) -> Origin:
     return Origin(source.name, Span(0, len(source.text)))
 
 
-def _started(process: Process, host: Host, context: ReadContext) -> Iterator[ServingPlan]:
+def engines_of(
+    process: Process, host: Host, image: Known[str], context: ReadContext
+) -> Iterator[ServingPlan]:
     """Plans of one command: of the container that it runs, or of the command itself."""
     if (inside := container(process.argv, host.source, process.env)) is not None:
         yield from _contained(inside, process, host, context)
         return
     launch = Launch(
-        origin=process.origin, argv=process.argv, env=MappingProxyType(dict(process.env))
-    )
+        origin=process.origin, argv=process.argv, image=image,
+        env=MappingProxyType(dict(process.env)),
+    )  # fmt: skip
     plan = plan_of(launch, host, context)
     if plan is not None:
         yield plan
@@ -92,7 +136,8 @@ def _started(process: Process, host: Host, context: ReadContext) -> Iterator[Ser
 def _contained(
     inside: Container, process: Process, host: Host, context: ReadContext
 ) -> Iterator[ServingPlan]:
-    started = processes(inside.argv, inside.env, process.origin)
+    find = bound(inside.mounts, host.find)
+    started = processes(inside.argv, inside.env, process.origin, find)
     outside, own = host.placement, inside.placement
     placement = replace(
         own,
@@ -101,7 +146,7 @@ def _contained(
         certain=outside.certain,
         detached=outside.detached or own.detached,
     )
-    host = around(replace(host, placement=placement, sites=inside.sites), started)
+    host = around(replace(host, placement=placement, sites=inside.sites, find=find), started)
     for inner, during_it in during(host, started):
         launch = Launch(
             origin=process.origin,
