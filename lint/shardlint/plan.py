@@ -468,6 +468,7 @@ class Placement:
     """What the platform gives to one replica.
 
     `pods` are all pods of an object whose pods can be the nodes of one engine (a StatefulSet).
+    `group_devices` are the devices of all pods that an object makes for one engine.
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
@@ -490,6 +491,7 @@ class Placement:
 
     pods_per_group: Known[int] = Known.unset()
     pods: Known[int] = Known.unset()
+    group_devices: Known[int] = Known.unset()
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
@@ -582,6 +584,8 @@ class Refused:
     known: bool = False
     """Some release of the engine has the option."""
     remedy: str | None = None
+    by: str | None = None
+    """Who refuses it, where that is not the engine: the operator that would start it."""
 
     @property
     def severity(self) -> Literal["error", "warning"]:
@@ -738,7 +742,11 @@ class Launch:
 
 @record(kw_only=True)
 class Reading:
-    """What an engine makes of a launch: where its options start and what they say."""
+    """What an engine makes of a launch: where its options start and what they say.
+
+    `counted` are fields of the layout that the engine sets to the number of devices that it sees,
+    whatever its options say.
+    """
 
     engine: str
     command: tuple[Text, ...]
@@ -752,3 +760,4 @@ class Reading:
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refused, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    counted: tuple[str, ...] = ()

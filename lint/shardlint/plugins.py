@@ -182,9 +182,17 @@ class World:
     def origin(self, *fields: str) -> Origin:
         """The place of the first of these facts that was read from a file, else of the plan."""
         for name in fields:
-            if (origin := self.plan.fact(name).origin) is not None:
+            if (origin := self._place(name)) is not None:
                 return origin
         return self.plan.origin
+
+    def _place(self, name: str) -> Origin | None:
+        """Where the value that counts was read: what is stated may not be what results."""
+        if name.startswith("layout."):
+            counts = getattr(self.plan.effective, name.removeprefix("layout."))
+            if counts.how == "derived" and counts.origin is not None:
+                return counts.origin  # type: ignore[no-any-return]
+        return self.plan.fact(name).origin
 
 
 class Rule:

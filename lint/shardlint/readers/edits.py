@@ -140,7 +140,7 @@ class OptionSite:
         """The list and the item that is this word."""
         for node in self.nodes:
             for item in node.items:
-                if item.span == word.origin.span and _is_word(item, word):
+                if item.origin == word.origin and _is_word(item, word):
                     return (node, item)
         return None
 
@@ -220,6 +220,8 @@ class Slot:
     def insert(self, name: str, value: str) -> list[Edit] | Refusal:
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
+        if self.after.origin.file != self.source.name:
+            return Refusal(f"{name} would stand in {self.after.origin.file}")
         words = [f"{name}={value}"] if self._is_joined else [name, value]
         for node in self.nodes:
             for item in node.items:

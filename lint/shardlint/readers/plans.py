@@ -21,6 +21,7 @@ from shardlint.plan import (
     LayoutFacts,
     Placement,
     Reading,
+    Refused,
     Releases,
     Remark,
     ServingPlan,
@@ -95,6 +96,10 @@ class Host:
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Fields of the layout as the platform makes them, whatever the command line says."""
     remarks: tuple[Remark, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    """What the platform refuses."""
+    release: Known[str] = Known.unset()
+    """The engine's release, where something else than the tag of its image states it."""
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     """Sites of options that are written elsewhere than on a command line; they win."""
@@ -106,6 +111,7 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
+        tag = tag.or_default(host.release)
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
         if reading is not None:
@@ -119,6 +125,11 @@ def _plan(
     model = _model(reading)
     env = _environment(launch, reading.command)
     narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
+    placement = _placement(host.placement, launch, env, narrowing)
+    given = host.effective
+    counted: dict[str, Known[Any]] = {
+        name: _seen(placement) for name in reading.counted if name not in given
+    }
     plan = ServingPlan(
         id=f"{host.source.name}#{host.path}",
         name=host.name,
@@ -128,7 +139,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=_tag(launch),
+        tag=host.release.or_default(_tag(launch)),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -138,14 +149,14 @@ def _plan(
         namespace=host.namespace,
         labels=host.labels,
         layout=reading.layout,
-        effective=replace(engine.effective(reading.layout), **host.effective),
-        placement=_placement(host.placement, launch, env, narrowing),
+        effective=replace(engine.effective(reading.layout), **counted, **host.effective),
+        placement=placement,
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
         options=reading.options,
-        refused=reading.refused,
-        remarks=(*reading.remarks, *host.remarks),
+        refused=(*reading.refused, *host.refused),
+        remarks=(*reading.remarks, *host.remarks, *_passed_over(engine, reading.layout, counted)),
         argv=launch.argv,
         open_ended=reading.open_ended,
         sites=_sites(engine, reading, launch.argv, host, narrowing, versions),
@@ -153,6 +164,36 @@ def _plan(
         suppressed=host.suppressed,
     )
     return replace(plan, unknowns=tuple(_unknowns(plan)))
+
+
+def _seen(placement: Placement) -> Known[int]:
+    """How many devices the process sees, as a field of the layout."""
+    count = placement.gpus_per_pod
+    if count.is_unset or "all" in count.values:
+        return Known.unknown("how many GPUs the engine sees is not in this file", count.origin)
+    return count.map(lambda value: max(1, int(value)), "derived")
+
+
+def _passed_over(
+    engine: Engine, layout: LayoutFacts, counted: Mapping[str, Known[Any]]
+) -> Iterator[Remark]:
+    """Options whose place the number of devices takes."""
+    for name, seen in counted.items():
+        stated: Known[Any] = getattr(layout, name)
+        if stated.only is None or seen.only is None or stated.only == seen.only:
+            continue
+        if stated.origin is not None:
+            yield Remark(
+                kind="ignored",
+                at=stated.origin,
+                message=(
+                    f"{engine.label} does not take {name.upper()} {stated.only} from here: it sets"
+                    f" it to the number of GPUs that it sees, {seen.only}"
+                ),
+                severity="warning",
+                help=f"{stated.only} GPUs for TP {stated.only}" if name == "tp" else None,
+                related=((seen.origin, f"{seen.only} GPUs"),) if seen.origin is not None else (),
+            )
 
 
 def _placement(
@@ -298,6 +339,8 @@ def _sites(
         spelling = engine.flag_name(name, like)
         assert spelling is not None
         sites[name] = FlagSite(spelling, found, slot)
+    for name in reading.counted:
+        sites[name] = RefusedSite(f"{engine.label} takes the number of its GPUs for it")
     return MappingProxyType(sites | dict(host.written))
 
 
@@ -381,13 +424,13 @@ class Process:
 
 def processes(argv: Sequence[Text], env: Mapping[str, Text], origin: Origin) -> tuple[Process, ...]:
     """The process that these words start, or those of the script that they give to a shell."""
-    if nested(argv) is None:
+    inside = nested(argv)
+    if inside is None:
         return (Process(tuple(argv), env, origin),)
     from shardlint.readers.bash import read_argv
 
-    return tuple(
-        process_of(command, of_script=True) for command in read_argv(argv, origin.file, env)
-    )
+    file = argv[inside.script].origin.file
+    return tuple(process_of(command, of_script=True) for command in read_argv(argv, file, env))
 
 
 def process_of(command: Command, of_script: bool) -> Process:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Case, Known, Text
-from shardlint.plan import Device, Fleet, Launch, Placement, Remark, ServingPlan, Site
+from shardlint.plan import Device, Fleet, Launch, Placement, Refused, Remark, ServingPlan, Site
 from shardlint.plugins import ReadContext
 from shardlint.readers._pod import Pod, indexed, surroundings, texts
 from shardlint.readers.edits import TextSite
@@ -49,8 +49,10 @@ class Owner:
     with the models that are found there. `nodes` are the pods of one replica, `placement` further
     fields of Placement that the object decides, `devices` the devices of a container that does not
     ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
-    asked; `remarks` is what it passes over. `sites` write what the object states. `role` is that of
-    its containers, `kind` how the plan is called.
+    asked; `remarks` is what it passes over, `refused` what it refuses. `sites` write what the
+    object states, `words` are further places of options than command and arguments. `release` is
+    the engine's, where the object states it. `role` is that of its containers, `kind` how the plan
+    is called.
     """
 
     node: Node
@@ -72,7 +74,11 @@ class Owner:
     mounted: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
+    refused: tuple[Refused, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    words: tuple[Node, ...] = ()
+    release: Known[str] = Known.unset()
     platform: str | None = None
 
     @property
@@ -185,7 +191,7 @@ def _mounted(plan: ServingPlan, owner: Owner) -> ServingPlan:
 
 def _argv_origin(node: Node) -> Origin:
     for key in ("args", "command"):
-        if (found := node.get(key)) is not None:
+        if (found := node.get(key)) is not None and found.source is node.source:
             return found.origin
     return node.origin
 
@@ -211,7 +217,7 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
     label, device = _card(spec, resource, context)
-    whole = owner.whole and (node.get("image") is not None or owner.image.is_known)
+    whole = owner.whole and (node.get("image") is not None or not owner.image.is_unset)
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     fields, more = surroundings(pod, node)
     placement = Placement(
@@ -242,18 +248,28 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
         platform=owner.platform,
         effective=owner.effective,
         remarks=owner.remarks,
+        refused=owner.refused,
+        release=owner.release,
+        written=owner.written,
         suppressed=owner.suppressed(),
         sites={**sites, **more, **owner.sites},
-        nodes=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
+        nodes=_places_of_words(owner, node),
     )
+
+
+def _places_of_words(owner: Owner, node: Node) -> tuple[Node, ...]:
+    """Where options stand; without such a place, nothing is written behind words that are added."""
+    found = (node.get(key) for key in ("command", "args"))
+    return (*(item for item in found if item is not None), *owner.words) or (node,)
 
 
 def _place(node: Node) -> Origin:
     """The image, else the first key: one line that stands for the container."""
     image = node.get("image")
-    if image is not None:
+    if image is not None and image.source is node.source:
         return image.origin
-    return node.pairs[0][0].origin if node.pairs else node.origin
+    own = (key.origin for key, _ in node.pairs if key.source is node.source)
+    return next(own, node.origin)
 
 
 def _anchors(owner: Owner, node: Node) -> Iterator[Span]:
@@ -262,7 +278,7 @@ def _anchors(owner: Owner, node: Node) -> Iterator[Span]:
     for key in ("command", "args"):
         found = node.get(key)
         for item in (found.items or [found]) if found is not None else []:
-            if item.style in ("|", ">"):
+            if item.style in ("|", ">") and item.source is node.source:
                 yield item.span
 
 
