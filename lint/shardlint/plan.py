@@ -536,8 +536,11 @@ class Placement:
 
 @record(kw_only=True)
 class Fleet:
+    """Copies of an engine; `groups`: of all the pods that one of them has, however many."""
+
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
+    groups: bool = False
 
 
 @record(kw_only=True)

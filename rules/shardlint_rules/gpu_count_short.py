@@ -40,6 +40,8 @@ engine, say so: `--nnodes`, or `--distributed-executor-backend ray`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shardlint.api import (
     Constraint,
     ConstraintRule,
@@ -51,6 +53,8 @@ from shardlint.api import (
     says,
 )
 
+from shardlint_rules.node_group_size_mismatch import short_group
+
 
 class GpuCountShort(ConstraintRule):
     id, name = "SL301", "gpu-count-short"
@@ -61,6 +65,10 @@ class GpuCountShort(ConstraintRule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return super().applies(plan, engine) and plan.placement.wants_gpu
+
+    def check(self, world: World) -> Iterator[Found]:
+        """A group of pods that has too few GPUs in all is told of as a whole."""
+        return iter(()) if short_group(world) is not None else super().check(world)
 
     def found(self, constraint: Constraint, world: World) -> Found:
         found = super().found(constraint, world)

@@ -3,7 +3,9 @@
 Every node of a group takes the same number of ranks. vLLM refuses `--nnodes` that does not divide
 tensor × pipeline × data parallel size ("--nnodes 3 must evenly divide the total world size (16)",
 `config/parallel.py`). And the pods of a StatefulSet that are the nodes of one engine come in whole
-groups: with three pods for `--nnodes 2` the third waits for a partner that never comes.
+groups: with three pods for `--nnodes 2` the third waits for a partner that never comes. Where an
+operator makes the group of pods, all of them together need as many GPUs as the engine has ranks:
+the group that KServe makes follows from `data` and `dataLocal`, and not from `tensor`.
 
 ```sh fails
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1 --node-rank 0 --master-addr node0 \\
@@ -22,15 +24,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Constraint, ConstraintRule, Found, World
+from shardlint.api import Constraint, ConstraintRule, Found, Note, Repair, World
 
 
 class NodeGroupSizeMismatch(ConstraintRule):
     id, name = "SL305", "node-group-size-mismatch"
+    fix = "unsafe"
     message = "{left} {subject} do not divide over {right} nodes; {says}"
 
     def check(self, world: World) -> Iterator[Found]:
         yield from super().check(world)
+        if (short := short_group(world)) is not None:
+            yield _too_small(world, short)
         pods, nodes = world.plan.placement.pods, world.layout.nnodes
         count = pods.only
         if nodes > 1 and count is not None and count > 1 and count % nodes:
@@ -47,6 +52,29 @@ class NodeGroupSizeMismatch(ConstraintRule):
     def text(self, constraint: Constraint, world: World) -> str:
         text = super().text(constraint, world)
         return text.replace("1 GPUs do not", "1 GPU does not", 1) if constraint.left == 1 else text
+
+
+def short_group(world: World) -> int | None:
+    """The devices of all pods of a group, where they are fewer than the ranks."""
+    given = world.plan.placement.group_devices
+    layout, ranks = world.whole, world.ranks
+    if given.only is None or given.assumes or layout is None or ranks is None:
+        return None
+    return given.only if given.only < ranks.gpus else None
+
+
+def _too_small(world: World, devices: int) -> Found:
+    ranks, pods = world.ranks, world.plan.placement.pods_per_group
+    assert ranks is not None
+    group = f"a group of {pods.only} {'pod' if pods.only == 1 else 'pods'}"
+    gpus = f"{devices} {'GPU' if devices == 1 else 'GPUs'}"
+    return Found(
+        message=f"the engine has {ranks.gpus} ranks, and {group} has {gpus}",
+        at=world.origin("layout.tp", "layout.pp", "layout.dp", "placement.gpus_per_pod"),
+        help="as many GPUs as ranks in the pods of the group, or a smaller product",
+        related=(Note(pods.origin, group),) if pods.origin is not None else (),
+        repair=Repair("layout") if pods.only == 1 else None,
+    )
 
 
 def _help(constraint: Constraint) -> str:

@@ -13,7 +13,7 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "kserve")
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",
     "topology", "memory",
@@ -36,12 +36,17 @@ def _cases() -> tuple[Mapping[str, Any], ...]:
     return tuple(YAML(typ="safe").load(path.read_text(encoding="utf-8"))["cases"])
 
 
+def _of_vllm(case: Mapping[str, Any]) -> bool:
+    """vLLM alone, or started by KServe."""
+    return case["engine"] in ("vllm", "kserve + vllm", "kserve llmisvc + vllm")
+
+
 def _chosen() -> list[Mapping[str, Any]]:
     """Cases of the forms that are built, for vLLM alone."""
     return [
         case
         for case in _cases()
-        if case["engine"] == "vllm" and case["input"]["kind"] in FORMS and not case.get("optional")
+        if _of_vllm(case) and case["input"]["kind"] in FORMS and not case.get("optional")
     ]
 
 

@@ -22,10 +22,13 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "kserve-isvc",
+    "kserve-servingruntime",
+    "kserve-llmisvc",
 )
 """Kinds of files that are read."""
 
-ENGINES = ("vllm",)
+ENGINES = ("vllm", "huggingfaceserver")
 """Engines whose options are read."""
 
 FACTS = (

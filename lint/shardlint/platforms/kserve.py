@@ -144,8 +144,7 @@ INFER_ROCE = "KSERVE_INFER_ROCE"
 """With this variable the preset's script sets the variables of RDMA devices itself."""
 
 DRA = "serving.kserve.io/exp-dra-"
-DRA_CLASS, DRA_COUNT = f"{DRA}device-class", f"{DRA}device-count"
-DRA_SELECTOR, DRA_CONTAINER = f"{DRA}cel-selector", f"{DRA}container-name"
+"""Annotations that claim devices: device-class, device-count, cel-selector, container-name."""
 
 GROUPED = ("data", "dataLocal", "pipeline")
 UNREAD_ALONE = ("pipeline", "data", "dataLocal", "expert")

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.kserve import KServeReader
+from shardlint.readers.kserve_llm import KServeLLMReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.shell import ShellReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), KServeReader(), ComposeReader(), ShellReader())
+    return (KubernetesReader(), KServeReader(), KServeLLMReader(), ComposeReader(), ShellReader())

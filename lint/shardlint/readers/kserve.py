@@ -161,8 +161,9 @@ def _runtime_plans(runtime: _Runtime, context: ReadContext) -> Iterator[ServingP
     if not plans:  # its command is to be replaced: the image tells the engine
         bare = without(node, "command", "args")
         plans = list(container_plans(owner, spec, bare, path, context))
-    yield from (_grouped(plan, _LATER_NODES, None) if worker is not None else plan
-                for plan in plans)  # fmt: skip
+    for plan in plans:
+        plan = _placed(plan, runtime.node.source)
+        yield plan if worker is None else _grouped(plan, _LATER_NODES, None)
 
 
 _LATER_NODES: Known[int] = Known.unknown("the InferenceService decides how many nodes there are")
@@ -260,6 +261,7 @@ class _Service:
         return Fleet(
             replicas=_first(predictor, "minReplicas", notes, kserve.REPLICAS),
             max_replicas=_first(predictor, "maxReplicas", notes, kserve.MAX_REPLICAS),
+            groups=True,
         )
 
     # -------------------------------------------------------------------- containers of its own
@@ -383,7 +385,9 @@ def _handed_on(model: Node, runtime: str | None) -> tuple[Text, ...]:
 
 
 def _placed(plan: ServingPlan, source: Source) -> ServingPlan:
-    """With a place in the service's own file, and the spans of that file alone."""
+    """With a place in the service's own file; KServe's own runtimes have a tag to be replaced."""
+    if plan.tag.only == "replace":
+        plan = replace(plan, tag=Known.unset())
     if plan.origin.file == source.name:
         return plan
     return replace(plan, origin=Origin(source.name, plan.anchors[0]))

@@ -229,8 +229,9 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
         device_ids=indexed(count),
         scope=path,
         scheduled=whole,
-        **{**fields, **owner.placement},
+        **fields,
     )
+    placement = replace(placement, **owner.placement)
     name = node.string("name")
     full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
     return Host(
