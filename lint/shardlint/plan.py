@@ -589,6 +589,8 @@ class Refused:
     remedy: str | None = None
     by: str | None = None
     """Who refuses it, where that is not the engine: the operator that would start it."""
+    move: tuple[str, str, int] | None = None
+    """The site that writes it where it belongs, the field that it sets, and the value."""
 
     @property
     def severity(self) -> Literal["error", "warning"]:

@@ -69,10 +69,12 @@ class Repair:
     its values, its own values behind a name that takes them; without `value`, remove it. "fields":
     give the fields in `values` these values, if the engine accepts the layout that results.
     "memory": more ranks, a shorter context or a smaller KV cache, so that one GPU holds its part.
+    "move": what stands at one place is written at another, which the site `field` knows; then the
+    fields in `values` have these values.
     `certain`: that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag", "option", "fields", "memory"]
+    kind: Literal["layout", "flag", "option", "fields", "memory", "move"]
     field: str = ""
     value: str = ""
     values: tuple[tuple[str, int], ...] = ()

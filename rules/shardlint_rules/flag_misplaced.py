@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Found, Rule, World
+from shardlint.api import Found, Refused, Repair, Rule, World
 
 
 class FlagMisplaced(Rule):
     id, name = "SL704", "flag-misplaced"
     severity = "error"
+    fix = "unsafe"
 
     def check(self, world: World) -> Iterator[Found]:
         for refused in world.plan.refused:
@@ -37,4 +38,12 @@ class FlagMisplaced(Rule):
                     at=refused.at,
                     severity=refused.severity,
                     help=refused.remedy,
+                    repair=_repair(refused),
                 )
+
+
+def _repair(refused: Refused) -> Repair | None:
+    if refused.move is None:
+        return None
+    site, field, value = refused.move
+    return Repair("move", site, str(value), ((field, value),))

@@ -434,6 +434,30 @@ def _list_indent(*nodes: Node | None) -> int:
     return 2
 
 
+def remove_item(owner: Node, key: str, item: Node) -> list[Edit] | Refusal:
+    """Edits that take an item out of the list under a key, and the key with the last item."""
+    pair = next((pair for pair in owner.pairs if pair[0].value == key), None)
+    if pair is None or owner.alias or not any(item is one for one in pair[1].items):
+        return Refusal(f"{key} does not stand here")
+    if len(pair[1].items) > 1:
+        return _remove_items(owner.source, pair[1], [item])
+    text, line = owner.source.text, _lead(owner, pair[0])
+    end = _last_line(pair[1])
+    if owner.flow or line[1].strip(" ") or end is None or len(owner.pairs) < 2:
+        return Refusal(f"{key} has no lines of its own")
+    if not re.fullmatch(r"[ \t]*(?:#.*)?", text[_behind(pair[1]) : end]):
+        return Refusal(f"something else stands behind {key}")
+    return [Edit(owner.source.name, Span(line[0], min(len(text), end + 1)), "")]
+
+
+def _behind(node: Node) -> int:
+    """The end of the last scalar or bracket of a node."""
+    last = node
+    while not (last.kind == "scalar" or last.flow or last.alias):
+        last = last.pairs[-1][1] if last.pairs else last.items[-1]
+    return last.span.end
+
+
 @record
 class EntrySite:
     """A key that a map does not have."""

@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Refused, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site
 from shardlint.platforms import kserve
 from shardlint.plugins import Absorbed, ReadContext, ReadResult
+from shardlint.readers.edits import remove_item
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import joined, merged, with_entry, without
 from shardlint.readers.plans import finished, ray_in
@@ -33,7 +34,7 @@ from shardlint.readers.pods import (
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
-from shardlint.source import Origin, Source
+from shardlint.source import Edit, Origin, Source
 
 GROUP = "serving.kserve.io"
 RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
@@ -465,7 +466,7 @@ class _Group:
             "refused": tuple(self._refused()),
             "effective": MappingProxyType(dict(self._effective())),
             "env": MappingProxyType({**dict(self.sizes.variables()), **self._folder()}),
-            "written": MappingProxyType(self._sites()),
+            "written": MappingProxyType(self._sites() | self._moves()),
         }
         if shown is not None and shown.whole:
             made["arguments"] = tuple(self._options())
@@ -593,14 +594,52 @@ class _Group:
             )  # fmt: skip
 
     def _variable(self, item: Node, name: str, start: str) -> Refused:
-        key = "tensorParallelSize" if name == kserve.TP_VARIABLE else "pipelineParallelSize"
-        node = item.get("name")
+        key, field = _SIZE_OF[name]
+        node, value = item.get("name"), integer(item.get("value"))
         assert node is not None
+        movable = f"move:{field}" in self._moves() and (value.only or 0) > 0
         return Refused(
             kind="misplaced", written=node.text(), at=node.text().place, by=kserve.LABEL,
             problem=f"{start}setting {name} in environment variables is not allowed",
             remedy=f"`workerSpec.{key}`",
+            move=(f"move:{field}", field, value.only or 0) if movable else None,
         )  # fmt: skip
+
+    def _moves(self) -> dict[str, Site]:
+        """Sites that write a size under `workerSpec` and take its variable away."""
+        found: dict[str, Site] = {}
+        env = self.model.get("env")
+        for item in env.items if env is not None else ():
+            if (names := _SIZE_OF.get(item.string("name") or "")) is not None:
+                key, field = names
+                if self.worker.get(key) is None and self.worker.pairs:
+                    found[f"move:{field}"] = _MoveSite(self.model, item, KeySite(self.worker, key))
+        return found
+
+
+_SIZE_OF = {
+    kserve.TP_VARIABLE: ("tensorParallelSize", "tp"),
+    kserve.PP_VARIABLE: ("pipelineParallelSize", "pp"),
+}
+"""The keys of `workerSpec` that stand for the variables, and the fields that they set."""
+
+
+@record
+class _MoveSite:
+    """A variable of a container that is taken away, and the site that is written for it."""
+
+    container: Node
+    item: Node
+    site: KeySite
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        parts = (self.site.set(value), remove_item(self.container, "env", self.item))
+        edits: list[Edit] = []
+        for part in parts:
+            if isinstance(part, Refusal):
+                return part
+            edits += part
+        return edits
 
 
 def _ray(tp: int, pp: int, head: int, worker: int) -> kserve.Group:
