@@ -25,7 +25,6 @@ from shardlint.api import Found, Refused, Repair, Rule, World
 class FlagMisplaced(Rule):
     id, name = "SL704", "flag-misplaced"
     severity = "error"
-    fix = "unsafe"
 
     def check(self, world: World) -> Iterator[Found]:
         for refused in world.plan.refused:

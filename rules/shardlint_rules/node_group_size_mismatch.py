@@ -24,12 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Constraint, ConstraintRule, Found, Note, Repair, World
+from shardlint.api import Constraint, ConstraintRule, Found, Note, World
 
 
 class NodeGroupSizeMismatch(ConstraintRule):
     id, name = "SL305", "node-group-size-mismatch"
-    fix = "unsafe"
     message = "{left} {subject} do not divide over {right} nodes; {says}"
 
     def check(self, world: World) -> Iterator[Found]:
@@ -73,7 +72,6 @@ def _too_small(world: World, devices: int) -> Found:
         at=world.origin("layout.tp", "layout.pp", "layout.dp", "placement.gpus_per_pod"),
         help="as many GPUs as ranks in the pods of the group, or a smaller product",
         related=(Note(pods.origin, group),) if pods.origin is not None else (),
-        repair=Repair("layout") if pods.only == 1 else None,
     )
 
 

@@ -264,6 +264,31 @@ class FlagSite:
         return self.slot.insert(self.name, value)
 
 
+@record
+class ArgumentSite:
+    """An option in the list of arguments that a container does not have."""
+
+    node: Node
+    key: str
+    option: str
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        quoted = self.node.pairs and self.node.pairs[0][0].style is not None
+        if not PLAIN.fullmatch(value) or (self.node.flow and quoted):
+            return Refusal(f"{self.option} cannot be written here")
+        return add_entry(self.node, self.key, f'["{self.option}={value}"]')
+
+
+def stands_in(nodes: Iterable[Node], word: Text) -> bool:
+    """The word stands in one of these lists, scripts or command strings."""
+    for node in nodes:
+        if any(item.origin == word.origin and _is_word(item, word) for item in node.items):
+            return True
+        if word.origin.file == node.source.name and _holds(node, word):
+            return True
+    return False
+
+
 def _is_word(item: Node, word: Text) -> bool:
     """The item is this word, not a script that holds it."""
     return item.value == word.value or not re.search(r"\s", item.value)

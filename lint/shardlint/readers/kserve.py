@@ -302,6 +302,7 @@ class _Service:
         if worker is not None:
             group = _Group(self, model, worker, container)
             told |= group.told(shown)
+        told["extend"] = self._extend(model)
         owner = self._owner(**told)
         path = f"{self.path}/spec/predictor/{key}"
         for plan in container_plans(owner, pod, container, path, self.context, elsewhere):
@@ -309,6 +310,14 @@ class _Service:
             if shown is not None and shown.nim is not None:
                 plan = _nim(plan, shown, owner)
             yield plan if group is None else group.grouped(plan)
+
+    def _extend(self, model: Node) -> Node | None:
+        """The model, where it has no arguments and they would reach the engine."""
+        command = self.runtime.container if self.runtime is not None else None
+        words = command.get("command") if command is not None else None
+        scripted = words is not None and any(re.search(r"\s", word.value) for word in words.items)
+        taken = model.get("args") is not None or model.get("command") is not None
+        return None if taken or scripted or model.alias else model
 
     def _joined(
         self, container: Node, pod: Node, told: dict[str, Any]
@@ -342,7 +351,7 @@ class _Service:
             why = self.why or "which runtime serves it is not stated"
             arguments = (*arguments, Text.unknown(name.origin, why, many=True))
             arguments = (*arguments, *_handed_on(model, wanted))
-        return {"command": command, "arguments": arguments}
+        return {"command": command, "arguments": arguments, "whole": shown.whole}
 
 
 def _first(node: Node, key: str, notes: Iterable[Node], names: Iterable[str]) -> Known[int]:

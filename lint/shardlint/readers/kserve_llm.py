@@ -17,8 +17,8 @@ from shardlint.known import Known, Text, combine
 from shardlint.plan import Device, Fleet, Refusal, Refused, Remark, Router, ServingPlan, Site
 from shardlint.platforms import kserve
 from shardlint.plugins import Absorbed, ReadContext, ReadResult
-from shardlint.readers._pod import quantity
-from shardlint.readers.edits import RefusedSite, TextSite, add_entry
+from shardlint.readers._pod import SHM, UNITS, Pod, ShmSite, quantity
+from shardlint.readers.edits import RefusedSite, SizeSite, TextSite, add_entry
 from shardlint.readers.holes import Holes
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import merged, without
@@ -352,6 +352,7 @@ class _Workload:
             refused=refused,
             sites=MappingProxyType(self._device_sites()),
             words=tuple(self._places(arguments)),
+            extend=self._extend(arguments),
             **told,
         )
 
@@ -418,14 +419,23 @@ class _Workload:
         if arguments is not None:
             yield arguments
 
+    def _extend(self, arguments: Node | None) -> Node | None:
+        """The container, where it has no place for an option yet."""
+        main = self.main
+        if main is None or main.alias or main.source is not self.service.node.source:
+            return None
+        taken = arguments is not None or self.own_command
+        return None if taken or _variable(main, kserve.ADDITIONAL) is not None else main
+
     def _sites(self, written: tuple[Text, ...]) -> dict[str, Site]:
         """Sizes that are not stated are written under `parallelism`."""
         names = {re.split("[= ]", word.value or "")[0].replace("_", "-") for word in written}
         found: dict[str, Site] = {}
         own = self.spec.source is self.service.node.source
-        fields = {"tp": "tensor"} | ({"dp": "data"} if self.worker is not None else {})
-        for field, key in fields.items():
-            short = {SIZES[key], "-tp" if field == "tp" else "-dp"}
+        if self.worker is not None:
+            found["dp"] = RefusedSite("the number of pods follows from it")
+        for field, key in (("tp", "tensor"),):
+            short = {SIZES[key], "-tp"}
             stated = self.parallelism is not None and self.parallelism.get(key) is not None
             if stated or short & names or not own:
                 continue
@@ -465,7 +475,7 @@ class _Workload:
         nodes = self._nodes()
         if self.worker is not None:
             found["group_devices"] = self._all_devices(nodes)
-        if self.main is not None and _mount(self.main, "/dev/shm") is None:
+        if self.main is not None and _mount(self.main, SHM) is None:
             found |= self._shm()
         roce = _variable(self.main, kserve.INFER_ROCE) if self.main is not None else None
         if roce is not None and roce.value == "true":
@@ -488,25 +498,41 @@ class _Workload:
 
     def _shm(self) -> dict[str, Any]:
         """The preset's volume, whose size the object can set by its name."""
-        volumes = self.template.get("volumes") if self.template is not None else None
-        for row in volumes.items if volumes is not None else ():
-            if row.string("name") == kserve.SHM_VOLUME:
-                size = row.get("emptyDir", "sizeLimit")
-                why = f"volume {kserve.SHM_VOLUME} has no sizeLimit here"
-                known = quantity(size) if size is not None else Known.unknown(why, row.origin)
-                return {"shm_bytes": known, "shm_ample": size is None}
+        if (row := self._shm_volume()) is not None:
+            size = row.get("emptyDir", "sizeLimit")
+            why = f"volume {kserve.SHM_VOLUME} has no sizeLimit here"
+            known = quantity(size) if size is not None else Known.unknown(why, row.origin)
+            return {"shm_bytes": known, "shm_ample": size is None}
         preset = kserve.SHM_SINGLE if self.worker is None else kserve.SHM_GROUP
         if self.service.open is not None:
             return {"shm_bytes": Known.unknown(self.service.open), "shm_ample": False}
         return {"shm_bytes": Known.of(preset, how="derived"), "shm_ample": False}
 
+    def _shm_volume(self) -> Node | None:
+        volumes = self.template.get("volumes") if self.template is not None else None
+        rows = volumes.items if volumes is not None else []
+        return next((row for row in rows if row.string("name") == kserve.SHM_VOLUME), None)
+
     def _device_sites(self) -> dict[str, Site]:
-        sites: dict[str, Site] = {"shm_bytes": RefusedSite("the preset mounts /dev/shm")}
+        sites = self._shm_sites()
         count = self._claim("device-count")
         asks = self.main is not None and not devices(self.main)[0].is_unset
         if count is not None and not asks and self._claimed().is_known:
             sites["gpus_per_pod"] = TextSite((count.text(),))
         return sites
+
+    def _shm_sites(self) -> dict[str, Site]:
+        """A volume by the preset's name takes the place of the preset's."""
+        main, template = self.main, self.template
+        if main is None or template is None or _mount(main, SHM) is not None:
+            return {}
+        if main.alias or template.alias or template.source is not self.service.node.source:
+            return {}
+        row = self._shm_volume()
+        if row is None:
+            return {"shm_bytes": SizeSite(ShmSite(Pod(spec=template), main), UNITS)}
+        size = row.get("emptyDir", "sizeLimit")
+        return {"shm_bytes": SizeSite(TextSite((size.text(),)), UNITS)} if size is not None else {}
 
     # --------------------------------------------------------------------------------- claims
 

@@ -31,6 +31,7 @@ from shardlint.plan import (
 from shardlint.plugins import ReadContext
 from shardlint.readers._bash_nested import nested
 from shardlint.readers.edits import (
+    ArgumentSite,
     FlagSite,
     GuardedSite,
     JointSite,
@@ -40,6 +41,7 @@ from shardlint.readers.edits import (
     SpellingSite,
     Use,
     Uses,
+    stands_in,
     uses_of,
 )
 from shardlint.readers.yaml_tree import Node, placeholder
@@ -105,6 +107,8 @@ class Host:
     """Sites of options that are written elsewhere than on a command line; they win."""
     nodes: tuple[Node, ...] = ()
     """Command and arguments in a YAML file."""
+    extend: Node | None = None
+    """A container without arguments, whose arguments would stand behind what runs in it."""
 
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
@@ -341,7 +345,9 @@ def _sites(
     for name, found in stated.items():
         spelling = engine.flag_name(name, like)
         assert spelling is not None
-        sites[name] = FlagSite(spelling, found, slot)
+        bare = host.extend if found is None and slot is None else None
+        site = FlagSite(spelling, found, slot)
+        sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
     for name in reading.counted:
         sites[name] = RefusedSite(f"{engine.label} takes the number of its GPUs for it")
     return MappingProxyType(sites | dict(host.written))
@@ -370,9 +376,11 @@ def _slot(
             last = flag.value
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
+        fits = fits and (not host.nodes or stands_in(host.nodes, last))
         if fits and _ends(argv[at + 1 : at + 2]):
             return Slot(host.source, last, flag, host.nodes)
-    if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
+    last_fits = argv and (not host.nodes or stands_in(host.nodes, argv[-1]))
+    if last_fits and argv[-1].mapped is not None and not reading.open_ended and not stated:
         return Slot(host.source, argv[-1], None, host.nodes)
     return None
 

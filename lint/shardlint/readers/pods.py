@@ -50,8 +50,9 @@ class Owner:
     fields of Placement that the object decides, `devices` the devices of a container that does not
     ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
     asked; `remarks` is what it passes over, `refused` what it refuses. `sites` write what the
-    object states, `words` are further places of options than command and arguments. `release` is
-    the engine's, where the object states it. `role` is that of its containers, `kind` how the plan
+    object states, `words` are further places of options than command and arguments, `extend` is a
+    map in which arguments can be written that are not there. `release` is the engine's, where the
+    object states it. `role` is that of its containers, `kind` how the plan
     is called.
     """
 
@@ -78,6 +79,7 @@ class Owner:
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     words: tuple[Node, ...] = ()
+    extend: Node | None = None
     release: Known[str] = Known.unset()
     platform: str | None = None
 
@@ -252,6 +254,7 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
         refused=owner.refused,
         release=owner.release,
         written=owner.written,
+        extend=owner.extend,
         suppressed=owner.suppressed(),
         sites={**sites, **more, **owner.sites},
         nodes=_places_of_words(owner, node),
