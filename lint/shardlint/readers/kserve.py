@@ -439,7 +439,11 @@ class _Sizes:
 
     def known(self, name: str) -> Known[int]:
         node = self.tp if name == "tp" else self.pp
-        return integer(node) if node is not None else Known.of(1, how="defaulted")
+        if node is None:
+            return Known.of(1, how="defaulted")
+        found = integer(node)
+        wrong = found.only is not None and found.only < 1
+        return Known.unknown(f"{found.only} is no size", found.origin) if wrong else found
 
 
 class _Group:

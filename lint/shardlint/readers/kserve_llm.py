@@ -51,6 +51,8 @@ SIZES: Mapping[str, str] = {
 }  # fmt: skip
 """Keys of `parallelism` and the options that the presets make of them."""
 
+LOCAL = frozenset({"--data-parallel-size-local", "-dpl"})
+
 
 class KServeLLMReader:
     """LLMInferenceService and LLMInferenceServiceConfig."""
@@ -334,6 +336,10 @@ class _Workload:
             told["command"] = (added("vllm", self._at), added("serve", self._at))
             told["arguments"] = (*self._preset(), *written)
             told["written"] = MappingProxyType(self._sites(written))
+            local = self._size("dataLocal")
+            if self.worker is not None and local.is_known and not _names(written) & LOCAL:
+                # A release that lacks the option is none that a preset starts.
+                told["effective"] = MappingProxyType({"dp_local": local})
         config = service.bases is None
         return Owner(
             node=service.node,
@@ -429,7 +435,7 @@ class _Workload:
 
     def _sites(self, written: tuple[Text, ...]) -> dict[str, Site]:
         """Sizes that are not stated are written under `parallelism`."""
-        names = {re.split("[= ]", word.value or "")[0].replace("_", "-") for word in written}
+        names = _names(written)
         found: dict[str, Site] = {}
         own = self.spec.source is self.service.node.source
         if self.worker is not None:
@@ -649,6 +655,11 @@ def _main(spec: Node | None) -> Node | None:
     named = [item for item in (found.items if found is not None else [])
              if item.string("name") == kserve.MAIN]  # fmt: skip
     return named[0] if named else None
+
+
+def _names(words: Iterable[Text]) -> set[str]:
+    """The options among some words."""
+    return {(word.value or "").partition("=")[0].replace("_", "-") for word in words}
 
 
 def _variable(container: Node | None, name: str) -> Node | None:

@@ -349,6 +349,8 @@ def _sites(
         site = FlagSite(spelling, found, slot)
         sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
     for name in reading.counted:
+        if name in host.effective:
+            continue
         sites[name] = RefusedSite(f"{engine.label} takes the number of its GPUs for it")
     return MappingProxyType(sites | dict(host.written))
 
@@ -376,13 +378,25 @@ def _slot(
             last = flag.value
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
-        fits = fits and (not host.nodes or stands_in(host.nodes, last))
+        fits = fits and _here(last, host)
         if fits and _ends(argv[at + 1 : at + 2]):
             return Slot(host.source, last, flag, host.nodes)
-    last_fits = argv and (not host.nodes or stands_in(host.nodes, argv[-1]))
-    if last_fits and argv[-1].mapped is not None and not reading.open_ended and not stated:
+    if (
+        argv
+        and _here(argv[-1], host)
+        and argv[-1].mapped is not None
+        and not reading.open_ended
+        and not stated
+    ):
         return Slot(host.source, argv[-1], None, host.nodes)
     return None
+
+
+def _here(word: Text, host: Host) -> bool:
+    """The word is written in this file, at a place of options."""
+    if not host.nodes:
+        return True
+    return word.origin.file == host.source.name and stands_in(host.nodes, word)
 
 
 def _ends(following: Sequence[Text]) -> bool:
