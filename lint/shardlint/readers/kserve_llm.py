@@ -21,7 +21,7 @@ from shardlint.readers._pod import SHM, UNITS, Pod, ShmSite, quantity
 from shardlint.readers.edits import RefusedSite, SizeSite, TextSite, add_entry
 from shardlint.readers.holes import Holes
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.merged import merged, without
+from shardlint.readers.merged import merged, seen_from, without
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import (
     Owner,
@@ -325,7 +325,9 @@ class _Workload:
         found = self.template.get("containers") if self.template is not None else None
         items = found.items if found is not None else []
         index = next((at for at, item in enumerate(items) if item is self.main), 0)
-        return self.main, f"{self.path}/template/containers/{index}"
+        own = self.service.node
+        node = self.main if self.main.source is own.source else seen_from(self.main, own)
+        return node, f"{self.path}/template/containers/{index}"
 
     def _owner(self, arguments: Node | None) -> Owner:
         service = self.service
@@ -644,7 +646,27 @@ class _Workload:
 
     def _settled(self, plan: ServingPlan) -> ServingPlan:
         labels = {**plan.labels, **kserve.labels(self.service.name), **self.service.labels()}
-        return replace(plan, labels=MappingProxyType(labels))
+        remarks = (*plan.remarks, *self._overridden(plan))
+        return replace(plan, labels=MappingProxyType(labels), remarks=remarks)
+
+    def _overridden(self, plan: ServingPlan) -> Iterator[Remark]:
+        """A size under `parallelism` that an option behind it takes back."""
+        for key, option in SIZES.items():
+            node = self.parallelism.get(key) if self.parallelism is not None else None
+            values = [flag.value for flag in plan.flags if flag.flag == option and flag.value]
+            if node is None or len(values) < 2 or values[-1].value in (None, node.value):
+                continue
+            yield Remark(
+                kind="conflict",
+                at=node.origin,
+                message=(
+                    f"`{key}: {node.value}` does not count: `{option} {values[-1].value}` stands"
+                    " behind the options of the preset"
+                ),
+                severity="warning",
+                help="state it once",
+                related=((values[-1].place, "this counts"),),
+            )
 
 
 _CEL = re.compile(r"\[['\"](?:type|productName)['\"]\]\s*==\s*['\"]([^'\"]+)['\"]")

@@ -65,6 +65,11 @@ def with_entry(node: Node, key: str, value: Node | None) -> Node:
     return _like(node, pairs=[*kept, (name, value)])
 
 
+def seen_from(node: Node, place: Node) -> Node:
+    """The entries of a map of another file, as part of this one."""
+    return _like(place, pairs=list(node.entries()))
+
+
 def _like(
     node: Node,
     *,
