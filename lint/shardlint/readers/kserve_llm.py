@@ -51,6 +51,9 @@ SIZES: Mapping[str, str] = {
 }  # fmt: skip
 """Keys of `parallelism` and the options that the presets make of them."""
 
+DATA = ("data", "dataLocal")
+"""Keys that the presets take for 1 where only the other is there."""
+
 LOCAL = frozenset({"--data-parallel-size-local", "-dpl"})
 
 
@@ -389,12 +392,16 @@ class _Workload:
         expert = sizes.get("expert") if sizes is not None else None
         if grouped and expert is not None and expert.value.lower() == "true":
             yield added("--enable-expert-parallel", expert.origin)
+        data = [sizes.get(key) for key in DATA] if sizes is not None and grouped else []
         for key in SIZES if grouped else ("tensor",):
             node = sizes.get(key) if sizes is not None else None
-            if node is None:
-                continue
-            yield added(SIZES[key], node.origin)
-            yield node.text()
+            other = next((item for item in data if item is not None), None)
+            if node is not None:
+                yield added(SIZES[key], node.origin)
+                yield node.text()
+            elif key in DATA and other is not None:
+                yield added(SIZES[key], other.origin)
+                yield added("1", other.origin)
 
     def _words(self, arguments: Node | None) -> Iterator[Text]:
         """The variable's words and the arguments, which the preset's shell reads once more."""

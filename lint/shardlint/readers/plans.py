@@ -372,24 +372,24 @@ def _slot(
 ) -> Slot | None:
     """Where another option can stand: behind a related one, else behind the last that fits."""
     places = {id(word): at for at, word in enumerate(argv)}
+    elsewhere: Slot | None = None
     for flag in (*stated, *reversed(reading.flags)):
         last = flag.written
         if flag.value is not None and id(flag.value) in places:
             last = flag.value
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
-        fits = fits and _here(last, host)
         if fits and _ends(argv[at + 1 : at + 2]):
-            return Slot(host.source, last, flag, host.nodes)
-    if (
-        argv
-        and _here(argv[-1], host)
-        and argv[-1].mapped is not None
-        and not reading.open_ended
-        and not stated
-    ):
-        return Slot(host.source, argv[-1], None, host.nodes)
-    return None
+            slot = Slot(host.source, last, flag, host.nodes)
+            if _here(last, host):
+                return slot
+            elsewhere = elsewhere or slot
+    if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
+        slot = Slot(host.source, argv[-1], None, host.nodes)
+        if _here(argv[-1], host):
+            return slot
+        elsewhere = elsewhere or slot
+    return elsewhere if host.extend is None else None
 
 
 def _here(word: Text, host: Host) -> bool:
