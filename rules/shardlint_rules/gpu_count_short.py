@@ -53,8 +53,6 @@ from shardlint.api import (
     says,
 )
 
-from shardlint_rules.node_group_size_mismatch import short_group
-
 
 class GpuCountShort(ConstraintRule):
     id, name = "SL301", "gpu-count-short"
@@ -91,6 +89,20 @@ class GpuCountShort(ConstraintRule):
             product=product(world), left=constraint.left, says=says(world, constraint),
             gpus="GPU" if constraint.left == 1 else "GPUs", given=f"{given} {constraint.right}",
         )  # fmt: skip
+
+
+def short_group(world: World) -> int | None:
+    """The devices of all pods that an operator makes for one engine, where they are too few.
+
+    Where Ray places the ranks, it looks for them itself.
+    """
+    plan, layout, ranks = world.plan, world.whole, world.ranks
+    given = plan.placement.group_devices
+    if not plan.fleet.groups or given.only is None or given.assumes or ranks is None:
+        return None
+    if layout is None or layout.executor == "ray" or given.only >= ranks.gpus:
+        return None
+    return given.only
 
 
 def product(world: World) -> str:

@@ -26,6 +26,8 @@ from dataclasses import replace
 
 from shardlint.api import Constraint, ConstraintRule, Found, Note, World
 
+from shardlint_rules.gpu_count_short import short_group
+
 
 class NodeGroupSizeMismatch(ConstraintRule):
     id, name = "SL305", "node-group-size-mismatch"
@@ -51,15 +53,6 @@ class NodeGroupSizeMismatch(ConstraintRule):
     def text(self, constraint: Constraint, world: World) -> str:
         text = super().text(constraint, world)
         return text.replace("1 GPUs do not", "1 GPU does not", 1) if constraint.left == 1 else text
-
-
-def short_group(world: World) -> int | None:
-    """The devices of all pods of a group, where they are fewer than the ranks."""
-    given = world.plan.placement.group_devices
-    layout, ranks = world.whole, world.ranks
-    if given.only is None or given.assumes or layout is None or ranks is None:
-        return None
-    return given.only if given.only < ranks.gpus else None
 
 
 def _too_small(world: World, devices: int) -> Found:
