@@ -28,7 +28,7 @@ from shardlint.plan import (
     Refusal,
     ServingPlan,
 )
-from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Result, World
+from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Repair, Result, World
 from shardlint.project import Project, Setup
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
@@ -53,6 +53,9 @@ def with_fixes(run: Run) -> Result:
 def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
     if cure.repair.kind in ("flag", "option"):
         yield from _option_fix(cure, finding)
+        return
+    if cure.repair.kind == "move":
+        yield from _move(cure.world.plan, cure.repair)
         return
     if cure.repair.kind == "fields":
         yield from _fields(cure.world, dict(cure.repair.values))
@@ -90,6 +93,15 @@ def _option_fix(cure: Cure, finding: Finding) -> Iterator[Fix]:
         return
     delta = {"replace_flag": [written, repair.value]}
     yield Fix(f"`{written}` → `{repair.value}`", applicability, delta, tuple(edits))
+
+
+def _move(plan: ServingPlan, repair: Repair) -> Iterator[Fix]:
+    """A setting written where it counts, and not where it stood."""
+    site = plan.sites.get(repair.field)
+    edits = site.set(repair.value) if site is not None else Refusal("no site")
+    if not isinstance(edits, Refusal):
+        said = ", ".join(f"{name.upper()} {value}" for name, value in repair.values)
+        yield Fix(f"{said}, where it is read", "unsafe", dict(repair.values), tuple(edits))
 
 
 def _place(field: str) -> int:

@@ -587,13 +587,14 @@ class Scaler:
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
     stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
-    engine, of as many pods as it takes."""
+    engine, of as many pods as it takes; `groups`: the object makes the group of pods of one."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
     scaler: Scaler | None = None
     whole: bool = False
+    groups: bool = False
 
 
 @record(kw_only=True)
@@ -640,6 +641,10 @@ class Refused:
     known: bool = False
     """Some release of the engine has the option."""
     remedy: str | None = None
+    by: str | None = None
+    """Who refuses it, where that is not the engine: the operator that would start it."""
+    move: tuple[str, str, int] | None = None
+    """The site that writes it where it belongs, the field that it sets, and the value."""
 
     @property
     def severity(self) -> Literal["error", "warning"]:
@@ -804,7 +809,11 @@ class Launch:
 
 @record(kw_only=True)
 class Reading:
-    """What an engine makes of a launch: where its options start and what they say."""
+    """What an engine makes of a launch: where its options start and what they say.
+
+    `counted` are fields of the layout that the engine sets to the number of devices that it sees,
+    whatever its options say.
+    """
 
     engine: str
     command: tuple[Text, ...]
@@ -820,3 +829,4 @@ class Reading:
     remarks: tuple[Remark, ...] = ()
     releases: Known[Releases] = Known.unset()
     """Those of the possible releases that take every word, where only some do."""
+    counted: tuple[str, ...] = ()

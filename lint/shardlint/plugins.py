@@ -70,10 +70,12 @@ class Repair:
     its values, its own values behind a name that takes them; without `value`, remove it. "fields":
     give the fields in `values` these values, if the engine accepts the layout that results.
     "memory": more ranks, a shorter context or a smaller KV cache, so that one GPU holds its part.
+    "move": what stands at one place is written at another, which the site `field` knows; then the
+    fields in `values` have these values.
     `certain`: that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag", "option", "fields", "memory"]
+    kind: Literal["layout", "flag", "option", "fields", "memory", "move"]
     field: str = ""
     value: str = ""
     values: tuple[tuple[str, int], ...] = ()
@@ -183,9 +185,17 @@ class World:
     def origin(self, *fields: str) -> Origin:
         """The place of the first of these facts that was read from a file, else of the plan."""
         for name in fields:
-            if (origin := self.plan.fact(name).origin) is not None:
+            if (origin := self._place(name)) is not None:
                 return origin
         return self.plan.origin
+
+    def _place(self, name: str) -> Origin | None:
+        """Where the value that counts was read: what is stated may not be what results."""
+        if name.startswith("layout."):
+            counts = getattr(self.plan.effective, name.removeprefix("layout."))
+            if counts.how == "derived" and counts.origin is not None:
+                return counts.origin  # type: ignore[no-any-return]
+        return self.plan.fact(name).origin
 
 
 class Rule:

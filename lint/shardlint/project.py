@@ -484,7 +484,7 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
     if condition := engine.joins_hosts(placed):
         pods = placed.placement.pods_per_group.assuming(condition)
         placed = replace(placed, placement=replace(placed.placement, pods_per_group=pods))
-    why = _spans_pods(placed, engine)
+    why = None if placed.fleet.groups else _spans_pods(placed, engine)
     if why is None or not placed.fleet.replicas.is_known:
         return placed
     unknown: Known[int] = Known.unknown(why, placed.fleet.replicas.origin)

@@ -37,7 +37,7 @@ class FlagConflict(ConstraintRule):
     def check_plan(self, world: World) -> Iterator[Found]:
         for refused in world.plan.refused:
             if refused.kind == "value":
-                yield _found(refused, world.engine.label)
+                yield _found(refused, refused.by or world.engine.label)
 
     def check(self, world: World) -> Iterator[Found]:
         """Constraints of an engine that says which fields they read."""

@@ -66,6 +66,10 @@ class GpuCountShort(ConstraintRule):
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return super().applies(plan, engine) and plan.placement.wants_gpu
 
+    def check(self, world: World) -> Iterator[Found]:
+        """A group of pods that has too few GPUs in all is told of as a whole."""
+        return iter(()) if short_group(world) is not None else super().check(world)
+
     def check_plan(self, world: World) -> Iterator[Found]:
         """One replica and the whole of the cluster that Ray finds places in."""
         plan = world.plan
@@ -108,6 +112,20 @@ class GpuCountShort(ConstraintRule):
             product=product(world), left=constraint.left, says=says(world, constraint),
             gpus="GPU" if constraint.left == 1 else "GPUs", given=f"{given} {constraint.right}",
         )  # fmt: skip
+
+
+def short_group(world: World) -> int | None:
+    """The devices of all pods that an operator makes for one engine, where they are too few.
+
+    Where Ray places the ranks, it looks for them itself.
+    """
+    plan, layout, ranks = world.plan, world.whole, world.ranks
+    given = plan.placement.group_devices
+    if not plan.fleet.groups or given.only is None or given.assumes or ranks is None:
+        return None
+    if layout is None or layout.executor == "ray" or given.only >= ranks.gpus:
+        return None
+    return given.only
 
 
 def product(world: World) -> str:

@@ -3,7 +3,9 @@
 Every node of a group takes the same number of ranks. vLLM refuses `--nnodes` that does not divide
 tensor × pipeline × data parallel size ("--nnodes 3 must evenly divide the total world size (16)",
 `config/parallel.py`). And the pods of a StatefulSet that are the nodes of one engine come in whole
-groups: with three pods for `--nnodes 2` the third waits for a partner that never comes.
+groups: with three pods for `--nnodes 2` the third waits for a partner that never comes. Where an
+operator makes the group of pods, all of them together need as many GPUs as the engine has ranks:
+the group that KServe makes follows from `data` and `dataLocal`, and not from `tensor`.
 
 Where Ray places the ranks of a group of pods (a LeaderWorkerSet, say), all pods of the group must
 have as many GPUs together as there are ranks. Ray waits for the missing ones for ever. Without Ray,
@@ -26,9 +28,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Constraint, ConstraintRule, Found, Repair, World
+from shardlint.api import Constraint, ConstraintRule, Found, Note, Repair, World
 
-from shardlint_rules.gpu_count_short import product
+from shardlint_rules.gpu_count_short import product, short_group
 
 PLACED = ("placement.group_devices", "layout.executor", "layout.dp_local", "layout.dp_rank")
 """What decides whether all ranks are to be placed in one group of pods."""
@@ -41,6 +43,9 @@ class NodeGroupSizeMismatch(ConstraintRule):
 
     def check(self, world: World) -> Iterator[Found]:
         yield from super().check(world)
+        if (short := short_group(world)) is not None:
+            yield _too_small(world, short)
+            return
         yield from _short(world)
         yield from _apart(world)
         pods, nodes = world.plan.placement.pods, world.layout.nnodes
@@ -119,6 +124,19 @@ def _more(wanted: int, there: int, pods: int, stages: int) -> str | None:
 
 def counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _too_small(world: World, devices: int) -> Found:
+    ranks, pods = world.ranks, world.plan.placement.pods_per_group
+    assert ranks is not None
+    group = f"a group of {pods.only} {'pod' if pods.only == 1 else 'pods'}"
+    gpus = f"{devices} {'GPU' if devices == 1 else 'GPUs'}"
+    return Found(
+        message=f"the engine has {ranks.gpus} ranks, and {group} has {gpus}",
+        at=world.origin("layout.tp", "layout.pp", "layout.dp", "placement.gpus_per_pod"),
+        help="as many GPUs as ranks in the pods of the group, or a smaller product",
+        related=(Note(pods.origin, group),) if pods.origin is not None else (),
+    )
 
 
 def _help(constraint: Constraint) -> str:

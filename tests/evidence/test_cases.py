@@ -14,8 +14,15 @@ from harness import plugins
 from ruamel.yaml import YAML
 
 FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai", "dynamo",
-         "engine-yaml", "slurm")  # fmt: skip
-LAUNCHED = ("vllm", "ray-serve-llm + vllm", "vllm (KubeAI)", "dynamo + vllm")
+         "engine-yaml", "slurm", "kserve")  # fmt: skip
+LAUNCHED = (
+    "vllm",
+    "ray-serve-llm + vllm",
+    "vllm (KubeAI)",
+    "dynamo + vllm",
+    "kserve + vllm",
+    "kserve llmisvc + vllm",
+)
 """vLLM, by whatever starts it."""
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",

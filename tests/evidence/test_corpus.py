@@ -39,6 +39,9 @@ KINDS = (
     "slurm",
     "skypilot",
     "systemd",
+    "kserve-isvc",
+    "kserve-servingruntime",
+    "kserve-llmisvc",
 )
 """Kinds of files that are read."""
 

@@ -21,6 +21,7 @@ KINDS = (
     "knative-service", "kthena", "llmaz", "ome", "rayservice", "aibrix", "kubeai-model",
     "kaito-workspace", "dynamo-dgd", "nimservice",
     "vllm-config-yaml", "sglang-config-yaml", "trtllm-config-yaml", "slurm", "skypilot", "systemd",
+    "kserve-isvc", "kserve-servingruntime", "kserve-llmisvc",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

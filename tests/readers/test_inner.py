@@ -67,7 +67,7 @@ def test_a_literal_block_is_edited_where_it_stands(key: str, value: str, after: 
 
 @pytest.mark.parametrize(
     "written",
-    ['"a: 4\\nb: 5\\n"', "XX>\n    a: 4\n\n    b: 5\n", '"{\\"a\\": 4}"'],
+    ['"a: 4\\nb: 5\\n"', ">\n    a: 4\n\n    b: 5\n", '"{\\"a\\": 4}"'],
 )
 def test_in_other_strings_values_are_shown_and_not_edited(written: str) -> None:
     text = f"data:\n  x.yaml: {written}\n"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
+from shardlint.engines.huggingfaceserver import HuggingFaceServer
 from shardlint.engines.sglang import SGLang
 from shardlint.engines.tensorrt_llm import TensorRTLLM
 from shardlint.engines.vllm import VLLM
@@ -23,5 +24,5 @@ def shardlint_engines() -> Iterable[Engine]:
         RecognisedEngine("nim", "NIM"),
         RecognisedEngine("ollama", "Ollama"),
         RecognisedEngine("llamacpp", "llama.cpp"),
-        RecognisedEngine("huggingfaceserver", "huggingfaceserver"),
+        HuggingFaceServer(),
     )

@@ -144,6 +144,11 @@ def excluded(image: str) -> bool:
     return bool(_any_of("not_engines").search(repository(image)))
 
 
+def bundled(image: str) -> bool:
+    """The image is of a distribution with releases of its own, of which its tag is one."""
+    return bool(_any_of("bundles").search(repository(image)))
+
+
 def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
     """The image or a variable says that the engine runs on CPUs and needs no GPU."""
     named = any(re.search(pattern, (image or "").lower()) for pattern in _data()["cpu_images"])

@@ -106,7 +106,7 @@ class VLLM:
     checked = True
 
     def __init__(self) -> None:
-        self.table = FlagTable(self.name)
+        self.table = FlagTable(VLLM.name)
 
     # ------------------------------------------------------------------ reading a command line
 

@@ -193,6 +193,8 @@ def _without_mount(pod: Pod, container: Node) -> tuple[Known[int], bool, dict[st
         size = size.assuming(f"runtime class {runtime} mounts 64 MiB on /dev/shm")
     if not pod.whole:
         size = size.assuming("nothing else of the pod mounts /dev/shm")
+    if container.alias or pod.spec.alias:
+        return size, False, {}  # it is put together of several, or stands elsewhere too
     return size, False, {"shm_bytes": SizeSite(ShmSite(pod, container), UNITS)}
 
 

@@ -12,6 +12,8 @@ from shardlint.readers.engine_config import EngineConfigReader
 from shardlint.readers.grove import GroveReader
 from shardlint.readers.kaito import KaitoReader
 from shardlint.readers.knative import KnativeReader
+from shardlint.readers.kserve import KServeReader
+from shardlint.readers.kserve_llm import KServeLLMReader
 from shardlint.readers.kthena import KthenaReader
 from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
@@ -48,4 +50,6 @@ def shardlint_readers() -> Iterable[Reader]:
         EngineConfigReader(),
         SkyPilotReader(),
         SystemdReader(),
+        KServeReader(),
+        KServeLLMReader(),
     )

@@ -140,7 +140,7 @@ class OptionSite:
         """The list and the item that is this word."""
         for node in self.nodes:
             for item in node.items:
-                if item.span == word.origin.span and _is_word(item, word):
+                if item.origin == word.origin and _is_word(item, word):
                     return (node, item)
         return None
 
@@ -220,6 +220,8 @@ class Slot:
     def insert(self, name: str, value: str) -> list[Edit] | Refusal:
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
+        if self.after.origin.file != self.source.name:
+            return Refusal(f"{name} would stand in {self.after.origin.file}")
         words = [f"{name}={value}"] if self._is_joined else [name, value]
         for node in self.nodes:
             for item in node.items:
@@ -260,6 +262,31 @@ class FlagSite:
         if self.slot is None:
             return Refusal(f"{self.name} has no literal neighbour to stand beside")
         return self.slot.insert(self.name, value)
+
+
+@record
+class ArgumentSite:
+    """An option in the list of arguments that a container does not have."""
+
+    node: Node
+    key: str
+    option: str
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        quoted = self.node.pairs and self.node.pairs[0][0].style is not None
+        if not PLAIN.fullmatch(value) or (self.node.flow and quoted):
+            return Refusal(f"{self.option} cannot be written here")
+        return add_entry(self.node, self.key, f'["{self.option}={value}"]')
+
+
+def stands_in(nodes: Iterable[Node], word: Text) -> bool:
+    """The word stands in one of these lists, scripts or command strings."""
+    for node in nodes:
+        if any(item.origin == word.origin and _is_word(item, word) for item in node.items):
+            return True
+        if word.origin.file == node.source.name and _holds(node, word):
+            return True
+    return False
 
 
 def _is_word(item: Node, word: Text) -> bool:
@@ -433,6 +460,30 @@ def _list_indent(*nodes: Node | None) -> int:
             if re.fullmatch(r" *- +", lead):
                 return max(0, lead.index("-") - len(own))
     return 2
+
+
+def remove_item(owner: Node, key: str, item: Node) -> list[Edit] | Refusal:
+    """Edits that take an item out of the list under a key, and the key with the last item."""
+    pair = next((pair for pair in owner.pairs if pair[0].value == key), None)
+    if pair is None or owner.alias or not any(item is one for one in pair[1].items):
+        return Refusal(f"{key} does not stand here")
+    if len(pair[1].items) > 1:
+        return _remove_items(owner.source, pair[1], [item])
+    text, line = owner.source.text, _lead(owner, pair[0])
+    end = _last_line(pair[1])
+    if owner.flow or line[1].strip(" ") or end is None or len(owner.pairs) < 2:
+        return Refusal(f"{key} has no lines of its own")
+    if not re.fullmatch(r"[ \t]*(?:#.*)?", text[_behind(pair[1]) : end]):
+        return Refusal(f"something else stands behind {key}")
+    return [Edit(owner.source.name, Span(line[0], min(len(text), end + 1)), "")]
+
+
+def _behind(node: Node) -> int:
+    """The end of the last scalar or bracket of a node."""
+    last = node
+    while not (last.kind == "scalar" or last.flow or last.alias):
+        last = last.pairs[-1][1] if last.pairs else last.items[-1]
+    return last.span.end
 
 
 @record

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.engine import Engine
-from shardlint.engines.launchers import cpu_build, image_tells_version, tag_of
+from shardlint.engines.launchers import bundled, cpu_build, image_tells_version, tag_of
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
     Flag,
@@ -21,6 +21,7 @@ from shardlint.plan import (
     LayoutFacts,
     Placement,
     Reading,
+    Refused,
     Releases,
     Remark,
     ServingPlan,
@@ -30,6 +31,7 @@ from shardlint.plan import (
 from shardlint.plugins import Absorbed, ReadContext
 from shardlint.readers._bash_nested import nested, script_word
 from shardlint.readers.edits import (
+    ArgumentSite,
     FlagSite,
     GuardedSite,
     JointSite,
@@ -39,6 +41,7 @@ from shardlint.readers.edits import (
     SpellingSite,
     Use,
     Uses,
+    stands_in,
     uses_of,
 )
 from shardlint.readers.keyed import KeySite
@@ -104,12 +107,14 @@ class Host:
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
     reinstalled: bool = False
-    release: Known[str] = Known.unset()
-    """The engine's release, where something else than the image states it."""
     platform: str | None = None
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Fields of the layout as the platform makes them, whatever the command line says."""
     remarks: tuple[Remark, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    """What the platform refuses."""
+    release: Known[str] = Known.unset()
+    """The engine's release, where something else than the tag of its image states it."""
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     """Sites of options that are written elsewhere than on a command line; they win."""
@@ -123,13 +128,15 @@ class Host:
     """The file of options that starts the engine, where that is all there is."""
     pins: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     """Releases of engines that are installed before, by the name of the engine."""
+    extend: Node | None = None
+    """A container without arguments, whose arguments would stand behind what runs in it."""
 
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
-        tag = host.pins.get(engine.name, tag if host.release.is_unset else host.release)
+        tag = host.pins.get(engine.name, tag.or_default(host.release))
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
         if reading is None:
@@ -158,6 +165,11 @@ def _plan(
     model = _model(reading)
     env = _environment(launch, reading.command)
     narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
+    placement = _placement(host.placement, launch, env, narrowing)
+    given = host.effective
+    counted: dict[str, Known[Any]] = {
+        name: _seen(placement) for name in reading.counted if name not in given
+    }
     plan = ServingPlan(
         id=f"{host.source.name}#{host.path}",
         name=host.name,
@@ -167,7 +179,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=host.pins.get(engine.name, _tag(launch) if host.release.is_unset else host.release),
+        tag=host.pins.get(engine.name, host.release.or_default(_tag(launch))),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -178,14 +190,16 @@ def _plan(
         namespace=host.namespace,
         labels=host.labels,
         layout=reading.layout,
-        effective=replace(_effective(engine, reading.layout, host.placement), **host.effective),
-        placement=_placement(host.placement, launch, env, narrowing),
+        effective=replace(
+            _effective(engine, reading.layout, host.placement), **counted, **host.effective
+        ),
+        placement=placement,
         fleet=host.fleet,
         memory=reading.memory,
         flags=reading.flags,
         options=reading.options,
-        refused=reading.refused,
-        remarks=(*reading.remarks, *host.remarks),
+        refused=(*reading.refused, *host.refused),
+        remarks=(*reading.remarks, *host.remarks, *_passed_over(engine, reading.layout, counted)),
         argv=launch.argv,
         joined=_joined(options, host),
         open_ended=reading.open_ended,
@@ -221,6 +235,36 @@ def _joined(options: Options | None, host: Host) -> tuple[str, ...]:
 
 def _anchored(origin: Origin, host: Host) -> tuple[Span, ...]:
     return (origin.span,) if origin.file == host.source.name else ()
+
+
+def _seen(placement: Placement) -> Known[int]:
+    """How many devices the process sees, as a field of the layout."""
+    count = placement.gpus_per_pod
+    if count.is_unset or "all" in count.values:
+        return Known.unknown("how many GPUs the engine sees is not in this file", count.origin)
+    return count.map(lambda value: max(1, int(value)), "derived")
+
+
+def _passed_over(
+    engine: Engine, layout: LayoutFacts, counted: Mapping[str, Known[Any]]
+) -> Iterator[Remark]:
+    """Options whose place the number of devices takes."""
+    for name, seen in counted.items():
+        stated: Known[Any] = getattr(layout, name)
+        if stated.only is None or seen.only is None or stated.only == seen.only:
+            continue
+        if stated.origin is not None:
+            yield Remark(
+                kind="ignored",
+                at=stated.origin,
+                message=(
+                    f"{engine.label} does not take {name.upper()} {stated.only} from here: it sets"
+                    f" it to the number of GPUs that it sees, {seen.only}"
+                ),
+                severity="warning",
+                help=f"{stated.only} GPUs for TP {stated.only}" if name == "tp" else None,
+                related=((seen.origin, f"{seen.only} GPUs"),) if seen.origin is not None else (),
+            )
 
 
 def _placement(
@@ -281,8 +325,11 @@ def _model(reading: Reading) -> Known[str]:
 
 
 def _tag(launch: Launch) -> Known[str]:
+    """The tag; the whole image where a tag alone would be taken for a release of the engine."""
     image = launch.image.only
     tag = tag_of(image) if image else None
+    if image and tag and bundled(image):
+        return launch.image
     return launch.image.map(lambda _: tag or "") if tag else Known.unset()
 
 
@@ -375,7 +422,13 @@ def _sites(
     for name, found in stated.items():
         spelling = engine.flag_name(name, like)
         assert spelling is not None
-        sites[name] = FlagSite(spelling, found, slot)
+        bare = host.extend if found is None and slot is None else None
+        site = FlagSite(spelling, found, slot)
+        sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
+    for name in reading.counted:
+        if name in host.effective:
+            continue
+        sites[name] = RefusedSite(f"{engine.label} takes the number of its GPUs for it")
     if options is not None:
         sites |= dict(_in_file(engine, stated, options, slot))
     return MappingProxyType(sites | dict(host.written))
@@ -421,6 +474,7 @@ def _slot(
     if options is not None:
         argv = [word for word in argv if not any(word is one for one in options.words)]
     places = {id(word): at for at, word in enumerate(argv)}
+    elsewhere: Slot | None = None
     for flag in (*stated, *reversed(reading.flags)):
         if options is not None and options.entry(flag.written) is not None:
             continue
@@ -430,10 +484,23 @@ def _slot(
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
         if fits and _ends(argv[at + 1 : at + 2]):
-            return Slot(source, last, flag, host.nodes)
+            slot = Slot(source, last, flag, host.nodes)
+            if _here(last, host):
+                return slot
+            elsewhere = elsewhere or slot
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
-        return Slot(source, argv[-1], None, host.nodes)
-    return None
+        slot = Slot(source, argv[-1], None, host.nodes)
+        if _here(argv[-1], host):
+            return slot
+        elsewhere = elsewhere or slot
+    return elsewhere if host.extend is None else None
+
+
+def _here(word: Text, host: Host) -> bool:
+    """The word is written in this file, at a place of options."""
+    if not host.nodes:
+        return True
+    return word.origin.file == host.source.name and stands_in(host.nodes, word)
 
 
 def _ends(following: Sequence[Text]) -> bool:
@@ -501,12 +568,14 @@ def processes(
     A script file that can be found is read instead of the command that starts it.
     """
     first = Process(tuple(argv), env, origin)
-    if nested(argv) is None:
+    inside = nested(argv)
+    if inside is None:
         return tuple(_of_files(first, find, DEEPEST))
     from shardlint.readers.bash import read_argv
 
-    started = (process_of(item, of_script=True) for item in read_argv(argv, origin.file, env))
-    return tuple(inside for each in started for inside in _of_files(each, find, DEEPEST))
+    file = argv[inside.script].origin.file
+    started = (process_of(item, of_script=True) for item in read_argv(argv, file, env))
+    return tuple(process for each in started for process in _of_files(each, find, DEEPEST))
 
 
 def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:

@@ -14,7 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Case, Known, Text
-from shardlint.plan import Asked, Device, Fleet, Launch, Placement, Remark, ServingPlan, Site
+from shardlint.plan import (
+    Asked,
+    Device,
+    Fleet,
+    Launch,
+    Placement,
+    Refused,
+    Remark,
+    ServingPlan,
+    Site,
+)
 from shardlint.plugins import ReadContext
 from shardlint.readers._pod import Pod, amount, indexed, surroundings, texts
 from shardlint.readers._probes import ready_probe, startup_budget
@@ -53,8 +63,11 @@ class Owner:
     `nodes` are the pods of one replica, `placement` further fields of Placement that the object
     decides, `devices` the devices of a container that does not ask for any itself, `effective`
     fields of the layout as the operator makes them, whatever is asked; `remarks` is what it passes
-    over. `sites` write what the object states. `role` is that of its containers, `kind` how the
-    plan is called, `labels` are those that the pods get beside their own.
+    over, `refused` what it refuses. `sites` write what the object states, `words` are further
+    places of options than command and arguments, `extend` is a map in which arguments can be
+    written that are not there. `release` is the engine's, where the object states it. `role` is
+    that of its containers, `kind` how the plan is called, `labels` are those that the pods get
+    beside their own.
     """
 
     node: Node
@@ -77,8 +90,13 @@ class Owner:
     mounted: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
+    refused: tuple[Refused, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    written: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    words: tuple[Node, ...] = ()
+    extend: Node | None = None
+    release: Known[str] = Known.unset()
     platform: str | None = None
 
     @property
@@ -195,7 +213,7 @@ def _mounted(plan: ServingPlan, owner: Owner) -> ServingPlan:
 
 def _argv_origin(node: Node) -> Origin:
     for key in ("args", "command"):
-        if (found := node.get(key)) is not None:
+        if (found := node.get(key)) is not None and found.source is node.source:
             return found.origin
     return node.origin
 
@@ -229,7 +247,7 @@ def host_of(
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
     label, device = _card(spec, resource, context)
-    whole = owner.whole and (node.get("image") is not None or owner.image.is_known)
+    whole = owner.whole and (node.get("image") is not None or not owner.image.is_unset)
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     startup = startup_budget(node)
     fields, more = surroundings(pod, node)
@@ -251,8 +269,9 @@ def host_of(
         startup_seconds=startup.seconds,
         probe=startup.probe,
         ready_probe=ready_probe(node),
-        **{**fields, **owner.placement},
+        **fields,
     )
+    placement = replace(placement, **owner.placement)
     name = node.string("name")
     full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
     return Host(
@@ -271,18 +290,29 @@ def host_of(
         platform=owner.platform,
         effective=owner.effective,
         remarks=owner.remarks,
+        refused=owner.refused,
+        release=owner.release,
+        written=owner.written,
+        extend=owner.extend,
         suppressed=owner.suppressed(),
         sites={**sites, **more, **owner.sites},
-        nodes=tuple(item for key in ("command", "args") if (item := node.get(key)) is not None),
+        nodes=_places_of_words(owner, node),
     )
+
+
+def _places_of_words(owner: Owner, node: Node) -> tuple[Node, ...]:
+    """Where options stand; without such a place, nothing is written behind words that are added."""
+    found = (node.get(key) for key in ("command", "args"))
+    return (*(item for item in found if item is not None), *owner.words) or (node,)
 
 
 def _place(node: Node) -> Origin:
     """The image, else the first key: one line that stands for the container."""
     image = node.get("image")
-    if image is not None:
+    if image is not None and image.source is node.source:
         return image.origin
-    return node.pairs[0][0].origin if node.pairs else node.origin
+    own = (key.origin for key, _ in node.pairs if key.source is node.source)
+    return next(own, node.origin)
 
 
 def _anchors(owner: Owner, node: Node) -> Iterator[Span]:
@@ -291,7 +321,7 @@ def _anchors(owner: Owner, node: Node) -> Iterator[Span]:
     for key in ("command", "args"):
         found = node.get(key)
         for item in (found.items or [found]) if found is not None else []:
-            if item.style in ("|", ">"):
+            if item.style in ("|", ">") and item.source is node.source:
                 yield item.span
 
 
