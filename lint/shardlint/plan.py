@@ -479,6 +479,7 @@ class Placement:
     `pods` are all pods of an object whose pods can be the nodes of one engine (a StatefulSet).
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
+    `group_devices` are all devices of one replica where its pods do not have as many each.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
     hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
     the process sees, by index or UUID.
@@ -506,6 +507,7 @@ class Placement:
     pods: Known[int] = Known.unset()
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
+    group_devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()

@@ -7,9 +7,15 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.shell import ShellReader
 
 
 @hookimpl
 def shardlint_readers() -> Iterable[Reader]:
-    return (KubernetesReader(), ComposeReader(), ShellReader())
+    return (
+        KubernetesReader(),
+        ComposeReader(),
+        ProductionStackReader(),
+        ShellReader(),
+    )
