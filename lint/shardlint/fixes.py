@@ -111,8 +111,14 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
-        said = (f"{_bytes(value)} for {SAID.get(name, name)}" for name, value in delta.items())
+        said = (_said(name, value) for name, value in delta.items())
         yield Fix(", ".join(said), "unsafe", dict(delta), edits)
+
+
+def _said(name: str, value: int) -> str:
+    if name == "gpus_per_pod":
+        return f"{value} {'GPU' if value == 1 else 'GPUs'} per pod"
+    return f"{_bytes(value)} for {SAID.get(name, name)}"
 
 
 SAID = {"shm_bytes": "/dev/shm"}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.shell import ShellReader
 
@@ -16,6 +17,7 @@ def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
         ComposeReader(),
+        LlmdReader(),
         ProductionStackReader(),
         ShellReader(),
     )

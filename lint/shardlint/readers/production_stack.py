@@ -69,7 +69,7 @@ def is_ours(root: Node) -> bool:
     return engines is not None and engines.kind == "map" and root.get("kind") is None
 
 
-def values(root: Node, path: str, context: ReadContext, namespace: str | None = None) -> ReadResult:
+def values(root: Node, path: str, context: ReadContext) -> ReadResult:
     """The engines and the router of one release of the chart."""
     engines = root.get("servingEngineSpec")
     if engines is None or _is_false(engines.get("enableEngine")):
@@ -77,7 +77,7 @@ def values(root: Node, path: str, context: ReadContext, namespace: str | None = 
     plans: list[ServingPlan] = []
     for at, node in enumerate(items(engines.get("modelSpec"))):
         if node.kind == "map" and not _is_false(node.get("enabled")):
-            spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}", namespace)
+            spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}")
             plans.extend(spec.plans(context))
     plans = list(finished(plans))
     return ReadResult(plans=tuple(plans), routers=tuple(_routers(root, engines, path, plans)))
@@ -97,7 +97,6 @@ class _Spec:
     node: Node
     engines: Node
     path: str
-    namespace: str | None
 
     @property
     def config(self) -> Node | None:
@@ -425,10 +424,8 @@ class _Spec:
     def _completed(self, plan: ServingPlan) -> ServingPlan:
         placement = plan.placement
         if self._requested() is None and not truthy(self.node.get("resources")):
-            dropped = self.node.get("requestGPU")
+            # Only `cudaVisibleDevices` tells how many there are; nobody asks for them.
             count = replace(placement.gpus_per_pod, how="derived")
-            if dropped is not None and count.is_unset and truthy(dropped):
-                count = Known.unknown("the chart writes no GPU into the pod", dropped.origin)
             plan = replace(plan, placement=replace(placement, gpus_per_pod=count))
         elif self.ray is not None and not self._alike():
             why = "the head and the workers do not state as many GPUs"
