@@ -80,8 +80,11 @@ def _divided(total: int | None, parts: int | None, otherwise: int) -> int | None
 
 
 def model_of(uri: str, mount: str) -> str | None:
-    """The model that the engine is given for a URI; None if the chart knows no such URI."""
-    protocol, _, rest = uri.partition("://")
+    """The model that the engine is given for a URI; None if the chart knows no such URI.
+
+    The chart writes it as it is into YAML, so that quotes in it are none of its characters.
+    """
+    protocol, _, rest = uri.replace('"', "").partition("://")
     if protocol == "hf":
         return rest
     if protocol == "pvc":

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.helm_values import HelmValuesReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.production_stack import ProductionStackReader
@@ -17,6 +18,7 @@ def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
         ComposeReader(),
+        HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),
         ShellReader(),

@@ -155,6 +155,10 @@ def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPl
 
 
 def _is_container(node: Node) -> bool:
+    """An image that is put together from parts belongs to the values of a chart."""
+    image = node.get("image")
+    if image is not None and image.kind == "map":
+        return False
     lists = [node.get(key) for key in ("command", "args")]
     return any(item is not None and item.kind == "list" for item in lists)
 
