@@ -25,6 +25,7 @@ from shardlint.readers.rendered import (
     added,
     items,
     mapping,
+    number_site,
     option,
     truthy,
     with_sites,
@@ -152,6 +153,9 @@ class _Part:
     def _devices(self) -> Known[int]:
         """The GPUs that the chart asks for where the container does not."""
         kind = self._accelerator("type")
+        if (counted := self._counted()) is not None:
+            sure = "each unit is a card of its own, as the chart counts them"
+            return integer(counted[0]).assuming(sure)
         if kind is not None and (kind.value == chart.NO_DEVICE or placeholder(kind.value)):
             return Known.unset()
         origin = (self.node.get("parallelism") or self.node).origin
@@ -164,6 +168,15 @@ class _Part:
         if sizes is None or sizes.gpus is None:
             return Known.unknown(OPEN, origin)
         return Known.of(sizes.gpus, origin, how="derived")
+
+    def _counted(self) -> list[Node] | None:
+        """Units of a resource that others share out: for the chart, one stands for one rank."""
+        kind = self._accelerator("type")
+        resource = chart.RESOURCES.get(kind.value if kind is not None else "", chart.GPU)
+        if RESOURCES.match(resource):
+            return None
+        parts = (self.container.get("resources", part, resource) for part in ("limits", "requests"))
+        return [node for node in parts if node is not None] or None
 
     def _nodes(self) -> Known[int]:
         """`workers` pods make up one replica of a LeaderWorkerSet; a Deployment has one pod."""
@@ -253,7 +266,9 @@ class _Part:
         """The container with its `extraConfig`; the chart writes its command, if it does."""
         extra = self.container.get("extraConfig")
         more = list(extra.entries()) if extra is not None else []
-        dropped = () if self.is_custom else ("command",)
+        dropped: tuple[str, ...] = () if self.is_custom else ("command",)
+        if self._counted() is not None:
+            dropped = (*dropped, "resources")
         own = [pair for pair in self.container.entries() if pair[0].value not in dropped]
         return mapping(self.container, [*more, *own])
 
@@ -347,7 +362,9 @@ class _Part:
             if "dp" not in written:
                 why = "data, dataLocal and workers depend on each other"
                 sites["dp"] = RefusedSite(why)
-        if "gpus_per_pod" not in plan.sites:
+        if (counted := self._counted()) is not None and "gpus_per_pod" not in plan.sites:
+            sites["gpus_per_pod"] = number_site(*counted)
+        elif "gpus_per_pod" not in plan.sites:
             sites["gpus_per_pod"] = RefusedSite("the chart works it out: tensor × dataLocal")
         if plan.placement.shm_bytes.how == "defaulted" and "shm_bytes" in plan.sites:
             sites["shm_bytes"] = SizeSite(ShmSite(Pod(spec=self.node), self.container), UNITS)

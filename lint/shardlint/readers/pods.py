@@ -27,14 +27,12 @@ from shardlint.source import Mapped, Origin, Span
 
 RESOURCES = re.compile(
     r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|google\.com/tpu|"
-    r"huawei\.com/ascend.*|cloud-tpus\.google\.com/.*|gpu\.intel\.com/(i915|xe))$",
+    r"huawei\.com/ascend.*|cloud-tpus\.google\.com/.*)$",
     re.IGNORECASE,
 )
 """Resources of which one unit is one device that a rank can use."""
 
-UNCOUNTED = re.compile(
-    r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/(?!(i915|xe)$).*|nvidia\.com/gpu\..+)$"
-)
+UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.com/gpu\..+)$")
 """Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
 
 SUPPRESS = "shardlint/ignore"
@@ -324,8 +322,6 @@ def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
         return Known.unknown(f"{count.only} is no number of devices", count.origin)
     if node.get("resources", "claims") is not None:
         count = count.assuming("the resource claim adds no device")
-    if resource.startswith("gpu.intel.com/"):
-        count = count.assuming("each unit is a card of its own, which the device plugin can share")
     if resource.startswith("google.com/tpu"):
         count = count.assuming("each TPU chip is one device")
     variables = node.get("env")
