@@ -41,6 +41,13 @@ INSIDE = frozenset({*OPTIONS, "pipelineParallelSize", "enablePrefixCaching", "ex
 
 RAY_ALWAYS_UNTIL = "0.1.11"
 
+PROBES: Mapping[str, Mapping[str, int]] = MappingProxyType({
+    "startupProbe": {"initialDelaySeconds": 15, "periodSeconds": 10, "failureThreshold": 60},
+    "livenessProbe": {"initialDelaySeconds": 15, "periodSeconds": 10, "failureThreshold": 3},
+    "readinessProbe": {"initialDelaySeconds": 15, "periodSeconds": 5, "failureThreshold": 3},
+})  # fmt: skip
+"""Probes of a Deployment's pods, as they are in the chart's own values."""
+
 ROUTING: Mapping[str, frozenset[str]] = MappingProxyType({
     "roundrobin": frozenset(),
     "session": frozenset({"session"}),

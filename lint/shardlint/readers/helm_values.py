@@ -21,7 +21,7 @@ from shardlint.readers.edits import RefusedSite
 from shardlint.readers.keyed import key_sites
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import RESOURCES, UNCOUNTED, Owner, container_plans
-from shardlint.readers.rendered import added, listing, mapping, scalar, truthy
+from shardlint.readers.rendered import added, key_of, listing, mapping, scalar, truthy
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.source import Source
@@ -62,7 +62,7 @@ class HelmValuesReader:
             return failed if failed.skipped is None else ReadResult()
         named = _is_named(source, context)
         found = [values(root, f"{at}:", context, named) for at, root in enumerate(roots)]
-        return ReadResult(plans=finished(plan for result in found for plan in result.plans))
+        return ReadResult(plans=tuple(plan for result in found for plan in result.plans))
 
 
 def _is_named(source: Source, context: ReadContext) -> bool:
@@ -126,7 +126,7 @@ def _container(
     node: Node, path: str, context: ReadContext, words: tuple[tuple[str, Node | None], ...]
 ) -> Iterator[ServingPlan]:
     script = len(words) == 1 and words[0][0] == "args"
-    like = words[0][1] or node
+    like = key_of(node, path.rpartition("/")[2])
     own = mapping(
         node,
         (

@@ -103,19 +103,23 @@ def _ordered(node: Node) -> Known[bool]:
 
 
 def _surge(node: Node, kind: str, replicas: Known[int]) -> Known[int]:
-    """Pods that an update starts while no old one may stop; 25 % each where nothing is stated."""
+    """25 % each where nothing is stated."""
     if kind != "Deployment":
         return Known.unset()
-    strategy = node.get("spec", "strategy")
+    return surge(node.get("spec", "strategy"), replicas)
+
+
+def surge(strategy: Node | None, replicas: Known[int]) -> Known[int]:
+    """Pods that an update of a Deployment starts while no old one may stop."""
     if strategy is not None and strategy.string("type") == "Recreate":
         return Known.of(0, strategy.origin)
     count = replicas.or_default(Known.of(1, how="defaulted"))
-    part = node.get("spec", "strategy", "rollingUpdate")
+    part = strategy.get("rollingUpdate") if strategy is not None else None
     more = part.get("maxSurge") if part is not None else None
     fewer = part.get("maxUnavailable") if part is not None else None
-    surge = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
+    started = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
     spare = combine(lambda share, of: _rounded(share, of, up=False), _share(fewer), count)
-    found = combine(lambda extra, gone: extra if not gone else 0, surge, spare)
+    found = combine(lambda extra, gone: extra if not gone else 0, started, spare)
     return found.at(more.origin if more is not None else replicas.origin)
 
 

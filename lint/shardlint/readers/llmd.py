@@ -24,11 +24,13 @@ from shardlint.readers.rendered import (
     OptionKeySite,
     added,
     items,
+    key_of,
     mapping,
     number_site,
     option,
     truthy,
     with_sites,
+    without,
 )
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
@@ -57,7 +59,7 @@ class LlmdReader:
         if failed is not None:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
-        return ReadResult(plans=finished(plan for result in found for plan in result.plans))
+        return ReadResult(plans=tuple(plan for result in found for plan in result.plans))
 
 
 def is_ours(root: Node) -> bool:
@@ -107,7 +109,7 @@ class _Part:
     def _owner(self) -> Owner:
         custom = self.is_custom
         serve = self.command == "vllmServe"
-        like = self.container.get("modelCommand") or self.container
+        like = key_of(self.container, "modelCommand")
         return Owner(
             node=self.root,
             kind=KIND,
@@ -158,7 +160,7 @@ class _Part:
             return integer(counted[0]).assuming(sure)
         if kind is not None and (kind.value == chart.NO_DEVICE or placeholder(kind.value)):
             return Known.unset()
-        origin = (self.node.get("parallelism") or self.node).origin
+        origin = key_of(self.node, "parallelism").origin
         if truthy(self._accelerator("dra")):
             name = kind.value if kind is not None else "nvidia"
             count = integer(self.root.get("accelerator", "resourceClaimTemplates", name, "count"))
@@ -205,10 +207,10 @@ class _Part:
         """What the chart puts before the arguments of the container."""
         model = self._model()
         if self.command == "imageDefault":
-            yield added("--model", self.root.get("modelArtifacts") or self.root)
+            yield added("--model", key_of(self.root, "modelArtifacts"))
         if model is not None:
             yield model
-        sizes, like = self._sizes(), self.node.get("parallelism") or self.node
+        sizes, like = self._sizes(), key_of(self.node, "parallelism")
         rows = (
             ("tensor", "--tensor-parallel-size", sizes.tensor if sizes else None),
             ("data", "--data-parallel-size", sizes.data if sizes else None),
@@ -245,7 +247,7 @@ class _Part:
 
     def _environment(self) -> Iterator[tuple[str, Text]]:
         """Variables that hold the sizes; they win over those of the container."""
-        sizes, like = self._sizes(), self.node.get("parallelism") or self.node
+        sizes, like = self._sizes(), key_of(self.node, "parallelism")
         rows = (
             ("TP_SIZE", "tensor", sizes.tensor if sizes else None),
             ("DP_SIZE", "data", sizes.data if sizes else None),
@@ -267,10 +269,23 @@ class _Part:
         extra = self.container.get("extraConfig")
         more = list(extra.entries()) if extra is not None else []
         dropped: tuple[str, ...] = () if self.is_custom else ("command",)
-        if self._counted() is not None:
-            dropped = (*dropped, "resources")
-        own = [pair for pair in self.container.entries() if pair[0].value not in dropped]
-        return mapping(self.container, [*more, *own])
+        own = without(self.container, *dropped, "resources")
+        resources = None if self._counted() is not None else self._resources()
+        return mapping(self.container, [*more, *own.pairs, ("resources", resources)])
+
+    def _resources(self) -> Node | None:
+        """What the container asks for; the chart fills in a limit that is not there."""
+        node = self.container.get("resources")
+        requests = node.get("requests") if node is not None else None
+        limits = node.get("limits") if node is not None else None
+        if node is None or requests is None:
+            return node
+        stated = list(limits.entries()) if limits is not None else []
+        names = {key.value for key, _ in stated}
+        more = [pair for pair in requests.entries() if "/" in pair[0].value]
+        filled = [*stated, *(pair for pair in more if pair[0].value not in names)]
+        rest = without(node, "limits")
+        return mapping(node, [("limits", mapping(node, filled)), *rest.pairs])
 
     def _pod(self) -> Node:
         """Its part of the values has keys of a pod, and others."""

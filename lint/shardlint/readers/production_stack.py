@@ -18,6 +18,7 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
+from shardlint.readers.kubernetes import surge
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
@@ -25,6 +26,7 @@ from shardlint.readers.rendered import (
     OptionKeySite,
     added,
     items,
+    key_of,
     listing,
     mapping,
     option,
@@ -58,7 +60,7 @@ class ProductionStackReader:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
         return ReadResult(
-            plans=finished(plan for result in found for plan in result.plans),
+            plans=tuple(plan for result in found for plan in result.plans),
             routers=tuple(router for result in found for router in result.routers),
         )
 
@@ -143,19 +145,21 @@ class _Spec:
     # ------------------------------------------------------------------------ the command line
 
     def _command(self) -> Iterator[Text]:
-        yield added("vllm", self.node)
-        yield added("serve", self.node)
+        like = key_of(self.node, "modelURL")
+        yield added("vllm", like)
+        yield added("serve", like)
         if (model := self.node.get("modelURL")) is not None:
             yield model.text()
 
     def _arguments(self) -> Iterator[Text]:
         node, config = self.node, self.config
         if self.ray is not None:
-            yield from (added(w, self.ray) for w in ("--distributed-executor-backend", "ray"))
+            like = key_of(node, "raySpec")
+            yield from (added(w, like) for w in ("--distributed-executor-backend", "ray"))
         if truthy(node.get("enableLoRA")):
-            yield added("--enable-lora", node.get("enableLoRA") or node)
+            yield added("--enable-lora", key_of(node, "enableLoRA"))
         if truthy(node.get("enableTool")):
-            yield added("--enable-auto-tool-choice", node.get("enableTool") or node)
+            yield added("--enable-auto-tool-choice", key_of(node, "enableTool"))
         if (parser := node.get("toolCallParser")) is not None and truthy(parser):
             yield from option("--tool-call-parser", parser)
         if config is not None:
@@ -174,8 +178,7 @@ class _Spec:
         elif truthy(asked):
             yield added(PREFIX_ON, asked or config)
         elif self.ray is None:
-            key, _ = self.node.pair("vllmConfig") or (config, None)
-            yield added(PREFIX_OFF, asked or key)
+            yield added(PREFIX_OFF, asked or key_of(self.node, "vllmConfig"))
 
     def _more(self) -> Iterator[Text]:
         """What stands behind `extraArgs`."""
@@ -185,8 +188,9 @@ class _Spec:
         if cache is not None and truthy(cache.get("enabled")):
             role = cache.string("kvRole") if self.ray is None else None
             told = f'{{"kv_connector":"LMCacheConnectorV1","kv_role":"{role or "kv_both"}"}}'
-            yield added("--kv-transfer-config", cache)
-            yield added(told, cache)
+            like = key_of(node, "lmcacheConfig")
+            yield added("--kv-transfer-config", like)
+            yield added(told, like)
 
     # ------------------------------------------------------------------------------- the pod
 
@@ -202,8 +206,23 @@ class _Spec:
                 ("envFrom", self.engines.get("configs") or self.node.get("envFromSecret")),
                 ("resources", self._resources()),
                 ("volumeMounts", listing(self.node, self._mounts())),
+                *(self._probes() if self.ray is None else ()),
             ),
         )
+
+    def _probes(self) -> Iterator[tuple[str, Node | None]]:
+        """Probes of the engines; the chart has numbers for what is not stated."""
+        for name, numbers in chart.PROBES.items():
+            written = [pair for pair in self.engines.pairs if pair[0].value == name]
+            if written and not truthy(written[-1][1]):
+                continue
+            like = written[-1][0] if written else self.node.get("modelURL") or self.node
+            own = written[-1][1] if written else None
+            rows = [
+                (key, (own.get(key) if own is not None else None) or scalar(str(number), like))
+                for key, number in numbers.items()
+            ]
+            yield name, mapping(like, rows)
 
     def _image(self) -> Node | None:
         name, tag = self.node.get("repository"), self.node.get("tag")
@@ -331,7 +350,15 @@ class _Spec:
             return Fleet(
                 replicas=least.or_default(unset), max_replicas=integer(keda.get("maxReplicaCount"))
             )
-        return Fleet(replicas=integer(node.get("replicaCount")))
+        replicas = integer(node.get("replicaCount"))
+        return Fleet(replicas=replicas, surge=self._surge(replicas))
+
+    def _surge(self, replicas: Known[int]) -> Known[int]:
+        """Unless a strategy is stated, as many new pods as there are, before an old one stops."""
+        strategy = self.engines.get("strategy")
+        if strategy is not None and truthy(strategy):
+            return surge(strategy, replicas)
+        return replicas.or_default(Known.of(1, how="defaulted"))
 
     def _nodes(self) -> Known[int]:
         """The pods of one engine: with Ray, the workers and the head."""
@@ -389,7 +416,7 @@ class _Spec:
             message = "`shmSize` has no effect without `vllmConfig.tensorParallelSize`"
             yield _ignored(size[0], message, "the chart mounts no /dev/shm then")
         if self.ray is not None and self.ray.get("enabled") is None:
-            key, _ = self.node.pair("raySpec") or (self.ray, None)
+            key = key_of(self.node, "raySpec")
             message = (
                 "`raySpec` without `enabled: true` has no effect from chart"
                 f" {chart.RAY_ALWAYS_UNTIL} on: it makes a Deployment, no RayCluster"

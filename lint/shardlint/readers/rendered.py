@@ -68,6 +68,15 @@ def added(word: str, like: Node) -> Text:
     return Text(Mapped.all_at(word, like.span), like.origin)
 
 
+def key_of(node: Node, *names: str) -> Node:
+    """The key that stands for a map: the first of these that is there, else its first one.
+
+    A word that is added there takes little room: nothing else is read from the same place.
+    """
+    found = next((pair[0] for name in names if (pair := node.pair(name)) is not None), None)
+    return found or (node.pairs[0][0] if node.pairs else node)
+
+
 def option(name: str, value: Node) -> Iterator[Text]:
     """An option whose value stands in the values."""
     yield added(name, value)
