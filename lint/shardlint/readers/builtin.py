@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.gitops import GitopsReader
 from shardlint.readers.helm_values import HelmValuesReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.llmd import LlmdReader
@@ -18,6 +19,7 @@ def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
         ComposeReader(),
+        GitopsReader(),
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),

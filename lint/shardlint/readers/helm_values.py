@@ -86,7 +86,8 @@ def values(root: Node, path: str, context: ReadContext, named: bool = True) -> R
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
     """The map and all maps below it, but for Kubernetes objects."""
-    if node.alias or depth > MAX_DEPTH:
+    repeated = node.alias and node.source.text.startswith("*", node.span.start)
+    if repeated or depth > MAX_DEPTH:
         return
     if node.kind == "map":
         if node.get("kind") is not None and node.get("apiVersion") is not None:

@@ -1,0 +1,64 @@
+"""YAML that stands as text in a scalar of another YAML file.
+
+Its nodes have their places in the outer file, so that what was read can be shown and edited there.
+Where the characters of the inner text do not stand in the file as they are (folded lines, escapes,
+an alias), the nodes only point to what they were made from, and refuse to be edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.readers.yaml_tree import Node, YamlError, documents
+from shardlint.source import Mapped, Source, Span
+
+
+def inner_yaml(node: Node) -> list[Node]:
+    """The documents in the text of a scalar, placed in the outer file; raises YamlError."""
+    mapped = node.text().mapped
+    if mapped is None:
+        return []
+    try:
+        roots = documents(Source(node.source.name, mapped.text))
+    except YamlError as error:
+        raise YamlError(str(error), _placed(mapped, error.span)) from None
+    literal = _literal(node, mapped)
+    for inner in list(_all(roots)):
+        inner.span = _placed(mapped, inner.span)
+        inner.source = node.source
+        # A node of an alias is one that shows its place and is not edited there.
+        inner.alias = inner.alias or not literal
+    return roots
+
+
+def _literal(node: Node, mapped: Mapped) -> bool:
+    """The lines of the inner text are lines of the file, each character where it stands."""
+    one_line = node.style != ">" and "\n" not in node.source.text[node.span.start : node.span.end]
+    return mapped.literal and not node.alias and (node.style == "|" or one_line)
+
+
+def _placed(mapped: Mapped, span: Span) -> Span:
+    """The place in the outer file of a range of the inner text."""
+    last = len(mapped.text)
+    return mapped.span(min(span.start, last), min(span.end, last))
+
+
+def _all(roots: list[Node]) -> Iterator[Node]:
+    """Every node with its keys, each once; what an alias repeats is met at its anchor."""
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not node.alias:
+            todo.extend(node.items)
+            todo.extend(part for pair in node.pairs for part in pair)
+
+
+def inner(node: Node) -> Node | None:
+    """The first document in the text of a scalar; None where it is no YAML."""
+    if node.kind != "scalar":
+        return None
+    try:
+        return next(iter(inner_yaml(node)), None)
+    except YamlError:
+        return None
