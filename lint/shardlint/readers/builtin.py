@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.gitops import GitopsReader
+from shardlint.readers.helm_templates import HelmTemplateReader
 from shardlint.readers.helm_values import HelmValuesReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.llmd import LlmdReader
@@ -20,6 +21,7 @@ def shardlint_readers() -> Iterable[Reader]:
         KubernetesReader(),
         ComposeReader(),
         GitopsReader(),
+        HelmTemplateReader(),
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),

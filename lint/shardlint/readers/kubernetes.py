@@ -75,11 +75,11 @@ def _plans(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]
         spec = node.get(*POD_SPECS[kind])
         if spec is not None and spec.kind == "map":
             spec_path = path + "".join(f"/{step}" for step in POD_SPECS[kind])
-            for plan in pod_plans(_owner(node, kind, path), spec, spec_path, context):
+            for plan in pod_plans(owner_of(node, kind, path), spec, spec_path, context):
                 yield _grouped(plan, kind)
 
 
-def _owner(node: Node, kind: str, path: str) -> Owner:
+def owner_of(node: Node, kind: str, path: str) -> Owner:
     replicas = integer(node.get("spec", "replicas"))
     return Owner(
         node=node,
