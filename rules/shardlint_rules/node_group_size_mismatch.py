@@ -16,21 +16,17 @@ vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1 --node-rank 0 --master-addr no
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2 --node-rank 0 --master-addr node0 --nnodes 2
 ```
 
-```yaml fails
+```yaml passes
 servingEngineSpec:
   modelSpec:
   - name: llama
     repository: lmcache/vllm-openai
     tag: latest
     modelURL: meta-llama/Llama-3.1-8B-Instruct
-    replicaCount: 1
+    replicaCount: 1  # workers of the RayCluster, beside its head
     requestGPU: 1
-    vllmConfig:
-      tensorParallelSize: 1
-      pipelineParallelSize: 3  # node-group-size-mismatch
-    raySpec:
-      enabled: true
-      headNode: {requestGPU: 1}
+    vllmConfig: {tensorParallelSize: 1, pipelineParallelSize: 2}
+    raySpec: {enabled: true, headNode: {requestGPU: 1}}
 ```
 
 Fix: as many nodes as divide the product, or one engine on each node behind a router.

@@ -22,6 +22,10 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "production-stack-values",
+    "llmd-modelservice-values",
+    "helm-values",
+    "helm-template",
 )
 """Kinds of files that are read."""
 

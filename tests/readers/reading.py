@@ -16,7 +16,10 @@ from shardlint.project import Project, Setup
 from shardlint.reports.inspection import FIELDS
 from shardlint.source import Origin, apply
 
-KINDS = ("k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell")
+KINDS = (
+    "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell",
+    "production-stack-values", "llmd-modelservice-values", "helm-values", "helm-template",
+)  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 
 

@@ -397,6 +397,9 @@ def _lines_of(value: Tree, column: int, list_indent: int) -> list[str]:
         dash = "- " if isinstance(item, list) else ""
         start = column + (list_indent if dash else 2)
         for each in inside:
+            if isinstance(each, str):
+                lines.append(" " * start + dash + each)
+                continue
             made = _lines_of(each, start + len(dash), list_indent)
             made[0] = " " * start + dash + made[0][start + len(dash) :]
             lines += made

@@ -99,8 +99,12 @@ class KeySite:
     node: Node
     key: str
 
+    @property
+    def value(self) -> Node | None:
+        return self.node.get(self.key)
+
     def set(self, value: str) -> list[Edit] | Refusal:
-        found = self.node.get(self.key)
+        found = self.value
         if found is None:
             return EntrySite(self.node, self.key).set(value)
         place = found.text().editable if found.kind == "scalar" else None

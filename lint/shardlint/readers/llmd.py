@@ -20,11 +20,11 @@ from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import RESOURCES, Owner, container_plans
 from shardlint.readers.rendered import (
-    OptionalSite,
     OptionKeySite,
     added,
     items,
     key_of,
+    key_site,
     mapping,
     number_site,
     option,
@@ -373,7 +373,7 @@ class _Part:
                 sites[field] = OptionKeySite(names[field], args, "args", args, "args", {})
             if "tp" not in written:
                 node = self.node.get("parallelism")
-                sites["tp"] = OptionalSite(node, "tensor", self.node, "parallelism")
+                sites["tp"] = key_site(node, self.node, "parallelism", "tensor", {})
             if "dp" not in written:
                 why = "data, dataLocal and workers depend on each other"
                 sites["dp"] = RefusedSite(why)

@@ -41,6 +41,7 @@ from shardlint.readers.edits import (
     Uses,
     uses_of,
 )
+from shardlint.readers.keyed import KeySite
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Origin, Source, Span
@@ -575,7 +576,7 @@ def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     options = [name for name in sites if name.startswith(("flag:", "option:"))]
     for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", *options):
         if (site := sites.get(name)) is not None:
-            sites[name] = GuardedSite(site, at, _own(name, site), _beside(site), uses)
+            sites[name] = GuardedSite(site, at, _own(name, site, plan.argv), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
 
 
@@ -588,10 +589,14 @@ def _beside(site: Site) -> tuple[Text, ...]:
     return ()
 
 
-def _own(name: str, site: Site) -> tuple[Text | str, ...]:
+def _own(name: str, site: Site, argv: Sequence[Text]) -> tuple[Text | str, ...]:
     """What a site may change: the words of its option, or its setting."""
     if isinstance(site, JointSite):
-        return _own(name, site.sites[0])
+        return _own(name, site.sites[0], argv)
+    if isinstance(site, KeySite):
+        value = site.value
+        words = [word for word in argv if value is not None and word.origin == value.origin]
+        return (name, *words)
     if isinstance(site, FlagSite) and site.flag is not None:
         return tuple(word for word in (site.flag.written, site.flag.value) if word is not None)
     if isinstance(site, OptionSite):

@@ -22,15 +22,16 @@ from shardlint.readers.kubernetes import surge
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
-    OptionalSite,
     OptionKeySite,
     added,
     items,
     key_of,
+    key_site,
     listing,
     mapping,
     option,
     scalar,
+    settled,
     truthy,
     with_sites,
 )
@@ -165,7 +166,7 @@ class _Spec:
         if config is not None:
             yield from self._prefix_caching(config)
             table = chart.RAY_OPTIONS if self.ray is not None else chart.OPTIONS
-            yield from Keyed(option=table.get, off="negate").words(config)
+            yield from settled(Keyed(option=table.get, off="negate").words(config))
             extra = config.get("extraArgs")
             if extra is not None and extra.kind != "list" and truthy(extra):
                 yield Text.unknown(extra.origin, "extraArgs is no list", many=True)
@@ -260,7 +261,7 @@ class _Spec:
         if count is not None and (self.ray is None or self._alike()):
             resource = self.node.string("requestGPUType") or chart.GPU
             limits.append((scalar(resource, count), count))
-            requests.append((scalar(resource, count), head or count))
+            requests.append((scalar(resource, count), head))
         for key, name in SHARES.items():
             if (
                 share := self.node.get(f"limit{key}") or self.node.get(f"request{key}")
@@ -308,7 +309,11 @@ class _Spec:
         if tp is None:
             return None
         size = self.node.get("shmSize")
-        return size if size is not None and truthy(size) else scalar(chart.SHM, tp)
+        return (
+            size
+            if size is not None and truthy(size)
+            else scalar(chart.SHM, key_of(self.node, "vllmConfig"))
+        )
 
     def _pod(self) -> Node:
         node = self.node
@@ -473,7 +478,7 @@ class _Spec:
         )
         for field, key in (("tp", "tensorParallelSize"), ("max_model_len", "maxModelLen")):
             if not self._in_extra(plan, chart.OPTIONS[key]):
-                sites[field] = OptionalSite(self.config, key, self.node, "vllmConfig", CACHING)
+                sites[field] = key_site(self.config, self.node, "vllmConfig", key, CACHING)
         for field, name in (("dp", "--data-parallel-size"), ("kv_cache_dtype", "--kv-cache-dtype"),
                             ("pp", "--pipeline-parallel-size")):  # fmt: skip
             if not self._in_extra(plan, name):
@@ -482,7 +487,7 @@ class _Spec:
                 )
         if self.ray is not None and not self._in_extra(plan, "--pipeline-parallel-size"):
             key = "pipelineParallelSize"
-            sites["pp"] = OptionalSite(self.config, key, self.node, "vllmConfig", CACHING)
+            sites["pp"] = key_site(self.config, self.node, "vllmConfig", key, CACHING)
         return sites
 
     def _in_extra(self, plan: ServingPlan, name: str) -> bool:

@@ -16,7 +16,7 @@ from shardlint.known import Text
 from shardlint.plan import Refusal, ServingPlan, Site
 from shardlint.readers.edits import PLAIN, TextSite, Tree, add_entry, insert_items
 from shardlint.readers.keyed import FALSE, KeySite
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
 
@@ -80,7 +80,7 @@ def key_of(node: Node, *names: str) -> Node:
 def option(name: str, value: Node) -> Iterator[Text]:
     """An option whose value stands in the values."""
     yield added(name, value)
-    yield value.text()
+    yield from settled((value.text(),))
 
 
 # ------------------------------------------------------------------------------------- sites
@@ -124,25 +124,38 @@ class OptionKeySite:
 
 @record
 class OptionalSite:
-    """A key of a map, or that map with the key where there is none.
+    """A key of a map that is not there.
 
-    `beside` is what a map that was not there must say so that nothing else changes.
+    `beside` is what the map must say so that nothing else changes.
     """
 
-    node: Node | None
-    key: str
     outer: Node
     path: str
+    key: str
     beside: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        if self.node is not None and self.node.pairs:
-            return KeySite(self.node, self.key).set(value)
         if any(key.value == self.path for key, _ in self.outer.pairs):
             return Refusal(f"{self.path} is no map with entries")
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
         return add_entry(self.outer, self.path, {**self.beside, self.key: value})
+
+
+def key_site(
+    node: Node | None, outer: Node, path: str, key: str, beside: Mapping[str, str]
+) -> Site:
+    """A key of the map that `outer` has under `path`, or of one that is to be written there."""
+    if node is not None and node.pairs:
+        return KeySite(node, key)
+    return OptionalSite(outer, path, key, beside)
+
+
+def settled(words: Iterable[Text]) -> Iterator[Text]:
+    """Words of the values; one that is filled in elsewhere is not known."""
+    for word in words:
+        reason = placeholder(word.value or "")
+        yield word if reason is None else Text.unknown(word.origin, reason)
 
 
 def number_site(*nodes: Node | None) -> Site:
