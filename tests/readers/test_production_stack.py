@@ -283,20 +283,18 @@ def test_a_field_is_written_where_it_stands(field: str, value: str, old: str, ne
 def test_a_field_that_is_not_there_gets_a_key() -> None:
     source = text(entry("vllmConfig:", "  dtype: half"))
     plan = read(source)
-    assert source + "      tensorParallelSize: 2\n" == edited(source, plan, "tp", "2")
-    assert source + "      extraArgs:\n      - --kv-cache-dtype=fp8\n" == edited(
+    assert source + "      maxModelLen: 8\n" == edited(source, plan, "max_model_len", "8")
+    assert source + "      extraArgs:\n        - --kv-cache-dtype=fp8\n" == edited(
         source, plan, "kv_cache_dtype", "fp8"
-    ).replace("        -", "      -")
+    )
     assert source + "    requestGPU: 2\n" == edited(source, plan, "gpus_per_pod", "2")
-    assert "tensorParallelSize" in refused(plan, "shm_bytes", "1024")
 
 
-def test_a_config_that_was_not_there_keeps_the_cache_on() -> None:
-    source = text(entry())
-    after = edited(source, read(source), "tp", "2")
-    assert after.startswith(source)
-    plan = read(after)
-    assert (2, True) == (stated(plan, "tp"), plan.memory.prefix_caching.only)
+def test_a_key_that_does_more_is_not_written() -> None:
+    plan = read(text(entry("vllmConfig: {dtype: half}")))
+    assert "/dev/shm" in refused(plan, "tp")
+    assert "shm_bytes" not in plan.sites
+    assert "prefix cache" in refused(read(text(entry())), "pp")
 
 
 def test_an_option_among_the_extra_ones_is_edited_there() -> None:

@@ -72,7 +72,7 @@ def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
 
 
 def test_nearly_every_layout_of_a_real_manifest_can_be_set(shared: Path) -> None:
-    """Where nothing can be written there is nothing to fix."""
+    """Where nothing can be written there is nothing to fix; a chart may do more with a new key."""
     assert shared.is_dir()
     refusals = []
     count = 0
@@ -84,7 +84,7 @@ def test_nearly_every_layout_of_a_real_manifest_can_be_set(shared: Path) -> None
                 count += len(found)
                 refusals += [(name, reason) for reason in found if reason]
     assert count > 60
-    assert len(refusals) <= 0.1 * count, refusals
+    assert len(refusals) <= 0.12 * count, refusals
 
 
 # ------------------------------------------------------------------------- lists of words

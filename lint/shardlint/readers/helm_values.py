@@ -17,11 +17,10 @@ from shardlint.known import Known
 from shardlint.plan import Fleet, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import llmd, production_stack
-from shardlint.readers.edits import RefusedSite
 from shardlint.readers.keyed import key_sites
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import RESOURCES, UNCOUNTED, Owner, container_plans
-from shardlint.readers.rendered import added, key_of, listing, mapping, scalar, truthy
+from shardlint.readers.rendered import added, key_of, listing, mapping, scalar, truthy, with_sites
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.source import Source
@@ -148,13 +147,11 @@ def _container(
         nodes=one.assuming("the chart runs the engine in one pod"),
         command=(added("bash", like), added("-c", like)) if script else (),
         placement=_UNSEEN,
-        sites={
-            "shm_bytes": RefusedSite(UNREAD),
-            **key_sites(node, {"replicas": _replicas(node) or "replicaCount"}),
-        },
+        sites=key_sites(node, {"replicas": _replicas(node) or "replicaCount"}),
     )
     pod = mapping(node, ((key, node.get(key)) for key in ("nodeSelector", "affinity")))
-    yield from container_plans(owner, pod, own, path, context)
+    for plan in container_plans(owner, pod, own, path, context):
+        yield with_sites(plan, {"shm_bytes": None})
 
 
 _UNSEEN: Mapping[str, Any] = MappingProxyType({

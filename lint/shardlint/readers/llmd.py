@@ -17,14 +17,14 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import VISIBLE, finished
 from shardlint.readers.pods import RESOURCES, Owner, container_plans
 from shardlint.readers.rendered import (
+    MapSite,
     OptionKeySite,
     added,
     items,
     key_of,
-    key_site,
     mapping,
     number_site,
     option,
@@ -369,15 +369,22 @@ class _Part:
         written = {field for field, name in names.items() if self._in_args(plan, name)}
         if not self.is_custom:
             for field in {"pp", "max_model_len", "kv_cache_dtype"} - written:
-                args = self.container
-                sites[field] = OptionKeySite(names[field], args, "args", args, "args", {})
+                sites[field] = OptionKeySite(names[field], self.container, "args")
             if "tp" not in written:
                 node = self.node.get("parallelism")
-                sites["tp"] = key_site(node, self.node, "parallelism", "tensor", {})
+                sites["tp"] = (
+                    KeySite(node, "tensor")
+                    if node is not None and node.pairs
+                    else MapSite(self.node, "parallelism", "tensor")
+                )
             if "dp" not in written:
                 why = "data, dataLocal and workers depend on each other"
                 sites["dp"] = RefusedSite(why)
-        if (counted := self._counted()) is not None and "gpus_per_pod" not in plan.sites:
+        variables = {row.string("name") for row in items(self.container.get("env"))}
+        if narrowing := variables & set(VISIBLE):
+            why = f"{min(str(name) for name in narrowing)} chooses among the devices"
+            sites["gpus_per_pod"] = RefusedSite(why)
+        elif (counted := self._counted()) is not None and "gpus_per_pod" not in plan.sites:
             sites["gpus_per_pod"] = number_site(*counted)
         elif "gpus_per_pod" not in plan.sites:
             sites["gpus_per_pod"] = RefusedSite("the chart works it out: tensor × dataLocal")

@@ -26,7 +26,6 @@ from shardlint.readers.rendered import (
     added,
     items,
     key_of,
-    key_site,
     listing,
     mapping,
     option,
@@ -465,30 +464,33 @@ class _Spec:
             plan = replace(plan, placement=replace(placement, gpus_per_pod=unknown))
         return with_sites(plan, self._sites(plan))
 
-    def _sites(self, plan: ServingPlan) -> Mapping[str, Site]:
-        sites: dict[str, Site] = {**key_sites(self.node, {"replicas": "replicaCount"})}
+    def _sites(self, plan: ServingPlan) -> Mapping[str, Site | None]:
+        sites: dict[str, Site | None] = {**key_sites(self.node, {"replicas": "replicaCount"})}
         if self.ray is not None:
             sites["replicas"] = RefusedSite("replicaCount counts the workers of a RayCluster")
+        if self.node.get("lmcacheConfig", "cudaVisibleDevices") is not None:
+            sites["gpus_per_pod"] = RefusedSite("cudaVisibleDevices chooses among the devices")
         elif "gpus_per_pod" not in plan.sites and not truthy(self.node.get("resources")):
             sites["gpus_per_pod"] = KeySite(self.node, "requestGPU")
+        shm = self._shm()
         sites["shm_bytes"] = (
-            SizeSite(KeySite(self.node, "shmSize"), UNITS)
-            if self._shm() is not None
-            else RefusedSite("the chart mounts /dev/shm only with `tensorParallelSize`")
+            SizeSite(KeySite(self.node, "shmSize"), UNITS) if shm is not None else None
         )
-        for field, key in (("tp", "tensorParallelSize"), ("max_model_len", "maxModelLen")):
-            if not self._in_extra(plan, chart.OPTIONS[key]):
-                sites[field] = key_site(self.config, self.node, "vllmConfig", key, CACHING)
-        for field, name in (("dp", "--data-parallel-size"), ("kv_cache_dtype", "--kv-cache-dtype"),
-                            ("pp", "--pipeline-parallel-size")):  # fmt: skip
+        for field, name in FIELDS.items():
             if not self._in_extra(plan, name):
-                sites[field] = OptionKeySite(
-                    name, self.config, "extraArgs", self.node, "vllmConfig", CACHING
-                )
-        if self.ray is not None and not self._in_extra(plan, "--pipeline-parallel-size"):
-            key = "pipelineParallelSize"
-            sites["pp"] = key_site(self.config, self.node, "vllmConfig", key, CACHING)
+                sites[field] = self._site(field, name)
         return sites
+
+    def _site(self, field: str, name: str) -> Site:
+        """Where the chart reads the field: a key of its own, else one more of `extraArgs`."""
+        config = self.config
+        if config is None:
+            return RefusedSite("a `vllmConfig` that was not there turns off the prefix cache")
+        table = chart.RAY_OPTIONS if self.ray is not None else chart.OPTIONS
+        key = next((key for key, option in table.items() if option == name), None)
+        if field == "tp" and config.get("tensorParallelSize") is None:
+            return RefusedSite("with `tensorParallelSize` the chart mounts /dev/shm as well")
+        return OptionKeySite(name, config, "extraArgs") if key is None else KeySite(config, key)
 
     def _in_extra(self, plan: ServingPlan, name: str) -> bool:
         """The option that counts stands in `extraArgs`."""
@@ -499,8 +501,14 @@ class _Spec:
         )
 
 
-CACHING: Mapping[str, str] = {"enablePrefixCaching": "true"}
-"""What a `vllmConfig` that was not there must say: any such map switches the cache off."""
+FIELDS: Mapping[str, str] = {
+    "tp": "--tensor-parallel-size",
+    "pp": "--pipeline-parallel-size",
+    "dp": "--data-parallel-size",
+    "max_model_len": "--max-model-len",
+    "kv_cache_dtype": "--kv-cache-dtype",
+}
+"""Fields that can be written, and the options that they are."""
 
 SHARES = {
     "GPUMem": "nvidia.com/gpumem",

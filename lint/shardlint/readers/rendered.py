@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from shardlint.known import Text
 from shardlint.plan import Refusal, ServingPlan, Site
-from shardlint.readers.edits import PLAIN, TextSite, Tree, add_entry, insert_items
-from shardlint.readers.keyed import FALSE, KeySite
+from shardlint.readers.edits import PLAIN, TextSite, add_entry, insert_items
+from shardlint.readers.keyed import FALSE
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
@@ -90,26 +90,19 @@ def option(name: str, value: Node) -> Iterator[Text]:
 class OptionKeySite:
     """An option that a list of further options can hold, one item for each word.
 
-    `node` is the map that has, or would have, the list under `key`; without it `path` is written
-    into `outer` with what `beside` says.
+    `node` is the map that has, or would have, the list under `key`.
     """
 
     name: str
-    node: Node | None
+    node: Node
     key: str
-    outer: Node
-    path: str
-    beside: Mapping[str, str]
 
     def set(self, value: str) -> list[Edit] | Refusal:
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
         word = f"{self.name}={value}"
-        if self.node is None or not self.node.pairs:
-            if self.outer.pair(self.path) is not None or self._is_written():
-                return Refusal(f"{self.path} is no map with entries")
-            inside: Tree = {**self.beside, self.key: [word]}
-            return add_entry(self.outer, self.path, inside)
+        if any(key.value == self.key and value.is_null for key, value in self.node.pairs):
+            return Refusal(f"{self.key} is written without a value")
         found = self.node.pair(self.key)
         if found is None:
             return add_entry(self.node, self.key, [word])
@@ -118,37 +111,21 @@ class OptionKeySite:
             return Refusal(f"{self.key} is no list with items of its own")
         return insert_items(self.node.source, found[1], last[0], [word])
 
-    def _is_written(self) -> bool:
-        return any(key.value == self.path for key, _ in self.outer.pairs)
-
 
 @record
-class OptionalSite:
-    """A key of a map that is not there.
-
-    `beside` is what the map must say so that nothing else changes.
-    """
+class MapSite:
+    """A key of a map that is not there."""
 
     outer: Node
     path: str
     key: str
-    beside: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def set(self, value: str) -> list[Edit] | Refusal:
         if any(key.value == self.path for key, _ in self.outer.pairs):
             return Refusal(f"{self.path} is no map with entries")
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
-        return add_entry(self.outer, self.path, {**self.beside, self.key: value})
-
-
-def key_site(
-    node: Node | None, outer: Node, path: str, key: str, beside: Mapping[str, str]
-) -> Site:
-    """A key of the map that `outer` has under `path`, or of one that is to be written there."""
-    if node is not None and node.pairs:
-        return KeySite(node, key)
-    return OptionalSite(outer, path, key, beside)
+        return add_entry(self.outer, self.path, {self.key: value})
 
 
 def settled(words: Iterable[Text]) -> Iterator[Text]:
@@ -163,5 +140,8 @@ def number_site(*nodes: Node | None) -> Site:
     return TextSite(tuple(node.text() for node in nodes if node is not None))
 
 
-def with_sites(plan: ServingPlan, sites: Mapping[str, Site]) -> ServingPlan:
-    return replace(plan, sites=MappingProxyType({**plan.sites, **sites}))
+def with_sites(plan: ServingPlan, sites: Mapping[str, Site | None]) -> ServingPlan:
+    """The plan with these sites; None takes away one that writes what the chart does not read."""
+    found = {**plan.sites, **sites}
+    kept = {name: site for name, site in found.items() if site is not None}
+    return replace(plan, sites=MappingProxyType(kept))
