@@ -470,6 +470,10 @@ class _Spec:
             sites["replicas"] = RefusedSite("replicaCount counts the workers of a RayCluster")
         if self.node.get("lmcacheConfig", "cudaVisibleDevices") is not None:
             sites["gpus_per_pod"] = RefusedSite("cudaVisibleDevices chooses among the devices")
+        elif self.ray is not None and not self._alike():
+            sites["gpus_per_pod"] = RefusedSite(
+                "the head and the workers have requests of their own"
+            )
         elif "gpus_per_pod" not in plan.sites and not truthy(self.node.get("resources")):
             sites["gpus_per_pod"] = KeySite(self.node, "requestGPU")
         shm = self._shm()
