@@ -14,7 +14,7 @@ from typing import Any
 from shardlint.known import Text
 from shardlint.plan import Refusal, Site
 from shardlint.readers.edits import EntrySite
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import MAX_DEPTH, Node
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
 
@@ -72,12 +72,23 @@ def _scalars(node: Node) -> bool:
     return all(item.kind == "scalar" for item in node.items)
 
 
+MOST_PARTS = 10_000
+"""Anchors that repeat each other would fill the memory: what is beyond is left out."""
+
+
 def plain_value(node: Node) -> Any:
     """The value of a node, as YAML means it."""
+    return _plain(node, 0, [MOST_PARTS])
+
+
+def _plain(node: Node, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth > MAX_DEPTH:
+        return None
     if node.kind == "map":
-        return {key.value: plain_value(value) for key, value in node.entries()}
+        return {key.value: _plain(value, depth + 1, left) for key, value in node.entries()}
     if node.kind == "list":
-        return [plain_value(item) for item in node.items]
+        return [_plain(item, depth + 1, left) for item in node.items]
     if node.is_null:
         return None
     if node.style is not None:
