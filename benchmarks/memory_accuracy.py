@@ -61,7 +61,7 @@ class Judged:
             return None
         made = found.made
         values: Mapping[str, Callable[[], float | None]] = {
-            "weights": lambda: (made.weights.bytes - made.offloaded + made.beside.loaded) / GIB,
+            "weights": lambda: (made.held + made.beside.loaded) / GIB,
             "KV GiB": lambda: max(0, made.kv) / GIB,
             "KV tokens": lambda: made.tokens,
             "concurrency": lambda: made.concurrency,

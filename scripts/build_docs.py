@@ -239,7 +239,8 @@ engine's release. Numbers may be written as text; `null` is not stated.
 Everything that is taken for something else is told under `assumptions`.
 
 - An engine version that is not stated or names no release: a release from the middle of those that
-  are known. A build between two releases: the one before it.
+  are known. A build between two releases: the one before it. A release that was not opened: what is
+  known to be as old as it.
 - A card whose name can mean several: the one that it mostly means, else the smallest. With
   `--gpu-mem-gib`, the one whose memory comes nearest. A card that is not in the table needs
   `--gpu-mem-gib`.

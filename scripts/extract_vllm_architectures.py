@@ -406,6 +406,28 @@ def pipelines_of(
     return [release.name for release in ordered], spans_by_name, Copies(ordered[-1]).of_all()
 
 
+def first_releases(folders: Iterable[Path]) -> dict[str, str]:
+    """The first release of each class that was not always there; only registries are parsed."""
+    ordered = sorted(folders, key=lambda folder: Version(folder.name.removeprefix("vllm-")))
+    first: dict[str, str] = {}
+    for folder in ordered:
+        for name in ("registry.py", "__init__.py"):
+            path = folder / "vllm" / "model_executor" / "models" / name
+            for class_ in _registered(path) if path.is_file() else ():
+                first.setdefault(class_, folder.name.removeprefix("vllm-"))
+    always = ordered[0].name.removeprefix("vllm-") if ordered else ""
+    return {class_: release for class_, release in first.items() if release != always}
+
+
+def _registered(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        for key, value in pairs:
+            two = isinstance(value, ast.Tuple) and len(value.elts) == 2
+            if isinstance(key, ast.Constant) and two:
+                yield str(key.value)
+
+
 def contradicted(spans_now: list[dict[str, str]], row: Mapping[str, Any]) -> bool:
     """The reviewed list was made by asking vLLM itself: where it differs, the source misled."""
     without = any("until" not in span for span in spans_now)
@@ -417,6 +439,7 @@ def built(
     releases: list[str],
     pipelines: Mapping[str, Any],
     copies: Mapping[str, list[str]],
+    first: Mapping[str, str],
 ) -> dict[str, Any]:
     more = json.loads(MORE.read_text(encoding="utf-8"))
     rows = {**reviewed_rows(reviewed), **more["exceptions"]}
@@ -425,8 +448,8 @@ def built(
     for name in more["not_certain"]:
         rows[name]["certain"] = False
     architectures: dict[str, dict[str, Any]] = {}
-    for name in sorted({*pipelines, *reviewed["architectures"], *more["architectures"]}):
-        entry: dict[str, Any] = {}
+    for name in sorted({*pipelines, *reviewed["architectures"], *more["architectures"], *first}):
+        entry: dict[str, Any] = {"first": first[name]} if name in first else {}
         row = reviewed["architectures"].get(name, {})
         without = pipelines.get(name, [])
         if without and not contradicted(without, row):
@@ -475,6 +498,7 @@ def main() -> int:
         found = json.loads(kept.read_text(encoding="utf-8"))
     else:
         found = pipelines_of([Release(folder) for folder in options.folders])
+        found = (*found, first_releases(options.folders))
         if kept:
             kept.write_text(json.dumps(found), encoding="utf-8")
     table = built(reviewed, *found)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from harness import project
-from shardlint.demands import demand_of, settings_of
+from shardlint.demands import Sizer, demand_of, settings_of, within
+from shardlint.engines.vllm import VLLM
 from shardlint.engines.vllm_settings import up_to
 from shardlint.footprint import Settings
-from shardlint.plan import ServingPlan
+from shardlint.plan import Releases, ServingPlan
 
 GIB = 2**30
 
@@ -73,6 +74,74 @@ def test_options_are_settings(arguments: str, expected: dict[str, Any]) -> None:
     assert expected == stated(arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("--gpu-memory-utilization nan", "no share of memory"),
+        ("--gpu-memory-utilization 0", "no share of memory"),
+        ("--gpu-memory-utilization 1.01", "no share of memory"),
+        ("--gpu-memory-utilization inf", "no share of memory"),
+        ("--cpu-offload-gb nan", "no size in GiB"),
+        ("--cpu-offload-gb -1", "no size in GiB"),
+        ("--cpu-offload-gb 1e300", "no size in GiB"),
+        ("--cpu-offload-gb 4 --cpu-offload-params mlp", "picks the weights"),
+        ("--offload-group-size 8", "layer by layer"),
+        ("--offload-backend prefetch --offload-group-size 8 --offload-num-in-group 2",
+         "layer by layer"),
+        ("--kv-cache-memory-bytes 1G --num-gpu-blocks-override 100", "--num-gpu-blocks-override"),
+    ],
+)  # fmt: skip
+def test_what_no_size_follows_from_is_unknown(arguments: str, reason: str) -> None:
+    settings = settings_of(plan(arguments))
+    assert not settings.is_known
+    assert reason in (settings.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--offload-backend uva --offload-group-size 8 --cpu-offload-gb 2", {"offload": 2 * GIB}),
+        ("--offload-backend auto --offload-group-size 0", {}),
+        ("--cpu-offload-gb 0 --cpu-offload-params mlp", {}),
+        ("--kv-cache-memory-bytes 0", {}),
+        ("--gpu-memory-utilization 1", {"share": 1.0}),
+    ],
+)
+def test_options_without_effect(arguments: str, expected: dict[str, Any]) -> None:
+    assert expected == stated(arguments)
+
+
+KNOWN = ("0.6.0", "0.8.0", "0.8.5.post1", "0.9.0")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "judged"),
+    [
+        ("0.8.0", "0.8.0", ["0.8.0"]),
+        ("0.8.3", "0.8.3", ["0.8.3", "0.8.5.post1"]),
+        ("0.8.5", "0.8.5", ["0.8.5", "0.8.5.post1"]),
+        ("0.9.0.dev4", "0.9.0.dev4", ["0.9.0.dev4", "0.9.0"]),
+        ("0.6.0", "0.8.3", ["0.6.0", "0.8.0", "0.8.5.post1"]),
+        ("0.9.0", "0.9.9", ["0.9.0"]),
+        ("0.9.5", "0.9.5", ["0.9.5"]),
+        ("0.5.0", "0.5.0", []),
+        ("0.5.0", "0.8.0", ["0.6.0", "0.8.0"]),
+    ],
+)
+def test_releases_that_judge_a_span(first: str, last: str, judged: list[str]) -> None:
+    assert judged == list(within(Releases(first, last), KNOWN))
+
+
+def test_a_cut_between_two_opened_releases_is_honoured() -> None:
+    """0.8.5 chooses its batch by the card's memory, as 0.8.5.post1, which was opened."""
+    text = "vllm serve Qwen/Qwen3-8B\n"
+    (found,) = project(text, gpu="H100-SXM-80GB", engine_version={"vllm": "0.8.5"}).plans
+    demand = demand_of(found).only
+    assert demand is not None
+    sized = Sizer(VLLM()).sized(demand)
+    assert {8192} == {one.made.settings.max_num_batched_tokens for one in sized}
+
+
 def test_sizes_of_graphs_up_to_one() -> None:
     assert (1, 2, 4) == up_to(7)
     assert (1, 2, 4, 8) == up_to(8)
@@ -81,9 +150,12 @@ def test_sizes_of_graphs_up_to_one() -> None:
 
 def test_variables_that_matter_are_kept() -> None:
     before = "export VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0\nexport VLLM_API_KEY=x\n"
-    settings = settings_of(plan("", before)).only
+    settings = settings_of(plan("--all2all-backend deepep_low_latency", before)).only
     assert settings is not None
-    assert {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "0"} == dict(settings.extra)
+    assert dict(settings.extra) == {
+        "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "0",
+        "all2all_backend": "deepep_low_latency",
+    }
 
 
 def test_setting_that_is_not_known_leaves_all_unknown() -> None:

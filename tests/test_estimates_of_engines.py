@@ -66,7 +66,7 @@ def test_what_an_engine_cannot_have_is_said() -> None:
     asked = {"model": "deepseek-ai/DeepSeek-R1", "gpu": "B200", "engine": "trtllm"}
     said = estimated(**asked, tp=2, attention_dp=4, ep=16, dcp=2).assumptions
     assert "attention is cut over 1 ranks, not 2" in said
-    assert "expert parallelism reaches over 8 ranks, not 16" in said
+    assert "EP reaches 8 ranks, not EP 16" in said
     assert "decode context parallelism is left out" in said
 
 

@@ -11,6 +11,10 @@ USUAL_NODE = 8
 """GPUs of a node whose size nobody states: no fix asks one pod for more."""
 
 
+PARTS = ("mig", "shared")
+"""Slices and shares of a card, which tensor parallelism does not add up."""
+
+
 @record
 class Asked:
     """What a layout fix starts from: the whole layout of a plan, decided in every field.
@@ -64,7 +68,7 @@ class Asked:
     def count(self, layout: Layout) -> dict[str, int] | None:
         """The change of the GPU count that a layout needs; None if there cannot be so many."""
         need, there = self.ranks(layout).gpus_per_pod, self.devices
-        if need is None:
+        if need is None or (need > 1 and self.plan.placement.device_kind.only in PARTS):
             return None
         if self.stated is None or need == self.stated:
             return {} if there is None or need <= there else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,14 @@ class Failure(click.ClickException):
 @click.version_option(__version__, prog_name="shardlint")
 def main() -> None:
     """Lint LLM inference serving configuration: heads, GPUs, replicas, routing."""
+    _open_streams()
+
+
+def _open_streams() -> None:
+    """A stream that the caller has closed is as good as an empty one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 # ------------------------------------------------------------------------------------ options
@@ -104,7 +113,7 @@ def explained() -> Iterator[None]:
     except BrokenPipeError:
         raise  # click ends quietly when the reader of a pipe has gone
     except OSError as error:
-        raise Failure(f"{error.filename or 'input'}: {error.strerror or error}") from None
+        raise Failure(f"{error.filename or 'output'}: {error.strerror or error}") from None
 
 
 def _plugins() -> Plugins:
@@ -475,9 +484,22 @@ def estimate(
     stated = {name: value for name, value in given.items() if value is not None}
     with explained():
         setup = _setup(config, online=online)
+        stated = _told(setup, stated)
         if batch is not None:
             raise SystemExit(_batch(setup, batch, stated))
         _estimate(setup, stated, report)
+
+
+def _told(setup: Setup, stated: dict[str, Any]) -> dict[str, Any]:
+    """With the card and the release of the configuration, where nothing else is stated."""
+    told: dict[str, Any] = {}
+    card = setup.hardware.gpu.only
+    if card is not None and "gpu_mem_gib" not in stated:
+        told["gpu"] = card.name
+    release = setup.settings.engines.get(str(stated.get("engine", "vllm")))
+    if release is not None:
+        told["engine_version"] = release
+    return {**told, **stated}
 
 
 def _estimate(setup: Setup, stated: dict[str, Any], report: str) -> None:

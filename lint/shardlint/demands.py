@@ -15,7 +15,7 @@ from shardlint.engine import Engine
 from shardlint.footprint import MemoryRules, Settings, Sized, Weights
 from shardlint.known import Known, combine
 from shardlint.models.names import pools
-from shardlint.plan import Device, Layout, ModelFacts, Releases, ServingPlan, version
+from shardlint.plan import SHAPE_KEPT, Device, Layout, ModelFacts, Releases, ServingPlan, version
 from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint, most, on_more
@@ -36,13 +36,17 @@ MOST_KEPT: Final = 1024
 
 @record(kw_only=True)
 class Demand:
-    """All that decides the memory of a plan, in one world."""
+    """All that decides the memory of a plan, in one world.
+
+    `online`: the engine is to quantize the weights itself, which the checkpoint has in 16 bits.
+    """
 
     settings: Settings
     layout: Layout
     model: ModelFacts
     device: Device
     releases: Releases
+    online: bool = False
 
 
 def settings_of(plan: ServingPlan) -> Known[Settings]:
@@ -69,6 +73,13 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
 
     Rests on how the weights seem to be stored, where only the name of the checkpoint tells it.
     """
+    for said in plan.model.assumes:
+        if said.endswith(SHAPE_KEPT):
+            what = said.removesuffix(SHAPE_KEPT).strip()
+            return Known.unknown(f"{what} may give the model another shape", plan.model.origin)
+    if plan.placement.device_kind.only == "shared":
+        at = plan.placement.device_kind.origin
+        return Known.unknown("how much of the card a share has is not known", at)
     found = _demanded(plan)
     for demand in found.values:
         model, word = demand.model, demand.settings.quantization
@@ -77,14 +88,32 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
             return Known.unknown(reason, plan.model.origin)
         for said in _stored(plan, demand)[1]:
             found = found.assuming(said)
+    if revision := _branch(plan):
+        found = found.assuming(f"revision {revision} is stored as the usual one is")
     return found.map(lambda demand: _completed(plan, demand))
+
+
+def _branch(plan: ServingPlan) -> str | None:
+    """A revision that is stated: branches often hold weights that are stored otherwise."""
+    for flag in plan.flags:
+        if flag.flag == "--revision" and flag.value is not None:
+            word = flag.value.value or "that is not known"
+            return None if word == "main" else word
+    return None
 
 
 def _completed(plan: ServingPlan, demand: Demand) -> Demand:
     settings = demand.settings
     if settings.pooling is None and pools(demand.model.id):
         settings = replace(settings, pooling=True)
-    return replace(demand, model=_stored(plan, demand)[0], settings=settings)
+    online = is_online(demand.model.quantization, settings.quantization)
+    model = _stored(plan, demand)[0]
+    return replace(demand, model=model, settings=settings, online=online)
+
+
+def is_online(own: Mapping[str, Any] | None, word: str | None) -> bool:
+    """Whether an engine is asked to quantize weights that the checkpoint has in 16 bits."""
+    return own == {} and (word or "").lower() in ONLINE
 
 
 def _stored(plan: ServingPlan, demand: Demand) -> tuple[ModelFacts, tuple[str, ...]]:
@@ -95,7 +124,7 @@ def _stored(plan: ServingPlan, demand: Demand) -> tuple[ModelFacts, tuple[str, .
     if own is None and plan.stored_as is not None:
         own, said = plan.stored_as, (f"the weights of {model.id} are stored as its name says",)
     record_, more = record_of(word, own)
-    told = (more,) if more and not (own == {} and (word or "").lower() in ONLINE) else ()
+    told = (more,) if more and not is_online(own, word) else ()
     return replace(model, quantization=record_), (*said, *told)
 
 
@@ -155,12 +184,14 @@ class Sizer:
         ranks = self.engine.ranks(layout, model, None)
         plain = WIDE if (settings.dtype or "").lower() in WIDE_TYPES else PLAIN
         stored: Storage = storage(model.quantization, plain)
+        raw = storage({}, plain) if demand.online else None
         found: list[Sized] = []
         held: dict[Hashable, Weights] = {}
-        for release, rules in self._releases(demand.releases):
+        for release, rules in self._releases(demand.releases, model):
             made = footprint(
-                model, ranks, layout, settings, rules, stored, device, total, held.get(rules.cuts)
-            )
+                model, ranks, layout, settings, rules, stored, device, total,
+                held.get(rules.cuts), raw,
+            )  # fmt: skip
             if made is None or made.weights.unknown or made.cache is None:
                 return
             held[rules.cuts] = made.weights
@@ -168,16 +199,25 @@ class Sizer:
             found.append(Sized(release=release, made=made, generous=generous, band=margin))
         yield from found
 
-    def _releases(self, span: Releases) -> Iterator[tuple[str, MemoryRules]]:
-        """The first release of each row of releases with the same rules."""
+    def _releases(self, span: Releases, model: ModelFacts) -> Iterator[tuple[str, MemoryRules]]:
+        """The first release of each row of releases with the same rules, of those that know the
+        class of the model."""
+        known = [
+            (release, rules)
+            for release in within(span, self.engine.releases())
+            if (rules := self._of(release)) is not None
+        ]
+        serving = [item for item in known if item[1].serves(model)]
         last: Any = None
-        for release in _within(span, self.engine.releases()):
-            if release not in self._rules:
-                self._rules[release] = self.engine.memory(release)
-            rules = self._rules[release]
-            if rules is not None and rules.key != last:
+        for release, rules in serving:
+            if rules.key != last:
                 last = rules.key
                 yield release, rules
+
+    def _of(self, release: str) -> MemoryRules | None:
+        if release not in self._rules:
+            self._rules[release] = self.engine.memory(release)
+        return self._rules[release]
 
 
 def _key(demand: Demand) -> Hashable:
@@ -186,7 +226,7 @@ def _key(demand: Demand) -> Hashable:
     shape = (model.id, model.params_total, model.kv_groups, model.vocab_size, model.hidden_size)
     lengths = (model.default_context, model.least_context)
     card = (device.name, device.memory_mib, device.mem_gb, device.link)
-    return shape, lengths, str(model.quantization), card, demand.releases
+    return shape, lengths, str(model.quantization), demand.online, card, demand.releases
 
 
 def _key_of(settings: Settings) -> Hashable:
@@ -195,12 +235,18 @@ def _key_of(settings: Settings) -> Hashable:
     return values, tuple(sorted(settings.extra.items()))
 
 
-def _within(span: Releases, known: tuple[str, ...]) -> Iterator[str]:
-    """Releases that were opened; for a single one that was not, the last opened before it."""
+def within(span: Releases, known: tuple[str, ...]) -> Iterator[str]:
+    """Releases that judge a span: its first one, those opened in it, and one that closes it.
+
+    A change is known to be no later than the release that it was read in. One that was not opened
+    is therefore judged by itself, with what is surely older, and by the next that was opened.
+    """
     low, high = version(span.first), version(span.last)
     assert low is not None and high is not None
     opened = [(one, found) for one in known if (found := version(one)) is not None]
-    before = [one for one, found in opened if found <= low]
-    inside = [one for one, found in opened if low < found <= high]
-    yield from before[-1:]
-    yield from inside
+    if any(found <= low for _, found in opened):
+        yield next((one for one, found in opened if found == low), span.first)
+    yield from (one for one, found in opened if low < found <= high)
+    older = [found for _, found in opened if found <= high]
+    if older and high not in older:
+        yield from [one for one, found in opened if found > high][:1]

@@ -31,7 +31,7 @@ class Engine(Protocol):
     label: str
     aliases: tuple[str, ...]
     checked: bool
-    """False: only recognised. Its options are not read and it has no constraints here."""
+    """False: only recognised. What is stated of it is read, and nothing is judged."""
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """The engine's reading of a launch, or None when this is not its launch.

@@ -29,7 +29,7 @@ from shardlint.plan import (
     ServingPlan,
 )
 from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Result, World
-from shardlint.project import Project
+from shardlint.project import Project, Setup
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
@@ -111,18 +111,16 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
-        said = (_said(name, value) for name, value in delta.items())
+        said = (_setting(name, value) for name, value in delta.items())
         yield Fix(", ".join(said), "unsafe", dict(delta), edits)
 
 
-def _said(name: str, value: int) -> str:
-    if name == "gpus_per_pod":
-        return f"{value} {'GPU' if value == 1 else 'GPUs'} per pod"
-    return f"{_bytes(value)} for {SAID.get(name, name)}"
+BESIDE_OPTIONS = ("gpus_per_pod", "shm_bytes", "replicas", "max_replicas")
+"""Fields that no option of the engine sets."""
 
 
-SAID = {"shm_bytes": "/dev/shm"}
-"""Fields by the names that people know."""
+def _setting(name: str, value: int) -> str:
+    return f"{_bytes(value)} for /dev/shm" if name == "shm_bytes" else f"{name} {value}"
 
 
 def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
@@ -255,6 +253,8 @@ def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
         return title
     if "gpus_per_pod" in delta:
         return f"{title} on {need} GPUs instead of {asked.stated}"
+    if need > asked.gpus:
+        return f"{title} on {need} GPUs"
     same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
     return f"{title} on {same} GPUs"
 
@@ -374,9 +374,20 @@ def _worse(
     new = with_fixes(lint(after))
     if _count(new)[finding.rule, finding.plan] >= _count(old)[finding.rule, finding.plan]:
         return "the finding is still there afterwards"
-    if _count(new, "error") - _count(old, "error"):
+    if _errors(after, new) - _errors(before, old):
         return "it leads to another error"
     return new
+
+
+def _errors(project: Project, result: Result) -> Counter[tuple[str, str | None]]:
+    """Errors of all rules, whichever of them the user wants to see."""
+    settings = project.setup.settings
+    if settings.select or settings.ignore:
+        every = replace(settings, select=(), ignore=())
+        setup = Setup(project.setup.plugins, every, project.setup.hardware)
+        project = Project(setup, project.readings, project.paths, project.library)
+        result = lint(project).result
+    return _count(result, "error")
 
 
 def _count(result: Result, *severities: str) -> Counter[tuple[str, str | None]]:
@@ -424,9 +435,7 @@ def _other_option(
     """An option beside those of the delta that is read otherwise than before."""
     if "remove_flag" in delta or "replace_flag" in delta:
         return _other_word(old, new, delta)
-    ours_by_name = {
-        engine.flag_name(name) for name in delta if name not in ("gpus_per_pod", "shm_bytes")
-    }
+    ours_by_name = {engine.flag_name(name) for name in delta if name not in BESIDE_OPTIONS}
     kept = [
         [_option(flag) for flag in plan.flags if flag.flag not in ours_by_name]
         for plan in (old, new)

@@ -58,7 +58,7 @@ class Settings:
     pooling: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Variables of the engine, by name."""
+    """Variables of the engine, and options that only it has, by name."""
 
 
 @record(kw_only=True)
@@ -157,8 +157,10 @@ class Beside:
     `activations`: the peak while a full batch runs; `graphs`: CUDA graphs; `loaded`: buffers that
     are made with the model, which the engine's log counts as weights; `rest`: what is none of
     these. `graphs_outside`: graphs are captured after the KV cache was sized, out of what the share
-    leaves free; `activations_outside`: activations, too. `counts_others`: what other processes hold
-    of the card is taken off the share. `assumes`: what is not modelled, for people.
+    leaves free; `activations_outside`: activations, too. `doubtful`: so much of all that may not be
+    needed, since the engine can do with less in a way that cannot be ruled out. `counts_others`:
+    what other processes hold of the card is taken off the share. `checks_free`: the engine does not
+    start where less than its share is free. `assumes`: what is not modelled, for people.
     """
 
     context: int = 0
@@ -169,7 +171,9 @@ class Beside:
     rest: int = 0
     graphs_outside: bool = False
     activations_outside: bool = False
+    doubtful: int = 0
     counts_others: bool = False
+    checks_free: bool = False
     assumes: tuple[str, ...] = ()
 
     @property
@@ -197,7 +201,8 @@ class Footprint:
 
     `total` is the card's memory, `budget` what the engine may use of it; `kv` is what is left of
     that for the KV cache, below zero where nothing is. `offloaded` bytes of the weights are kept in
-    host memory. `cache` is None where the layers of the model are not known.
+    host memory. `loading` are the bytes of weights that are held while they are loaded, where those
+    are more than what remains. `cache` is None where the layers of the model are not known.
     """
 
     total: int
@@ -208,16 +213,36 @@ class Footprint:
     cache: Cache | None
     settings: Settings
     offloaded: int = 0
+    loading: int = 0
     assumes: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """Bytes of weights on the card once they are loaded."""
+        return self.weights.bytes - self.offloaded
+
+    @property
+    def at_load(self) -> int:
+        """The most bytes of weights that are on the card at the same time."""
+        return max(self.held, self.loading - self.offloaded)
 
     @property
     def needed(self) -> int:
         """Bytes before the first token is kept."""
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """What is needed before the first token is kept, by name."""
         beside = self.beside
-        graphs = 0 if beside.graphs_outside else beside.graphs
-        activations = 0 if beside.activations_outside else beside.activations
-        parts = beside.before_load + activations + graphs + beside.loaded + beside.rest
-        return self.weights.bytes - self.offloaded + parts
+        return {
+            "weights": self.held,
+            "context": beside.context,
+            "collectives": beside.collectives,
+            "activations": 0 if beside.activations_outside else beside.activations,
+            "graphs": 0 if beside.graphs_outside else beside.graphs,
+            "rest": beside.loaded + beside.rest,
+        }
 
     @property
     def tokens(self) -> int | None:
@@ -248,7 +273,7 @@ class Footprint:
         """Parts that add up to `total`; what the share leaves to others is "unused"."""
         beside = self.beside
         used = {
-            "weights": self.weights.bytes - self.offloaded,
+            "weights": self.held,
             "context": beside.context,
             "collectives": beside.collectives,
             "activations": beside.activations,
@@ -284,7 +309,8 @@ class Band:
 class Sized:
     """The memory of one GPU for one release and card, with how far the estimate may be off.
 
-    `made` is the estimate; `generous` the same on the largest card that the name can mean.
+    `made` is the estimate; `generous` the same on the largest card that the name can mean, without
+    what is doubtful.
     """
 
     release: str
@@ -297,13 +323,19 @@ class MemoryRules(Protocol):
     """How one release of an engine uses memory.
 
     Releases with equal `key` do it alike, those with equal `cuts` hold the same weights. `adapted`
-    are the parts of a model whose matrices have room for adapters (LoRA).
+    are the parts of a model whose matrices have room for adapters (LoRA). `loads_whole`: weights
+    that it is asked to quantize itself are all loaded first as the checkpoint has them.
     """
 
     share_of: ShareOf
     key: Hashable
     cuts: Hashable
     adapted: frozenset[str]
+    loads_whole: bool
+
+    def serves(self, model: ModelFacts) -> bool:
+        """Whether the release knows the class of the model; True where that was not read."""
+        ...
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None

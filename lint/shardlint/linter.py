@@ -187,7 +187,7 @@ def _run_rule(rule: type[Rule], project: Project, collected: _Collected) -> None
 def _check_routers(rule: type[Rule], project: Project, collected: _Collected) -> None:
     by_id = {plan.id: plan for plan in project.plans}
     for router in project.routers:
-        plans = [by_id[name] for name in router.backends]
+        plans = [by_id[name] for name in router.backends if name in by_id]
         for found in rule().check_router(router, plans):
             severity = found.severity or rule.severity
             collected.hits.append(_Hit(rule, found, severity, frozenset(), router))

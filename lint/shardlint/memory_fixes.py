@@ -30,7 +30,9 @@ def fits(found: tuple[Sized, ...]) -> bool:
 
 def _fits(sized: Sized) -> bool:
     made, need = sized.made, sized.made.need
-    loads = made.weights.bytes - made.offloaded + made.beside.context < made.total
+    loads = made.at_load + made.beside.context < made.total
+    if made.settings.kv_bytes is not None:
+        return loads and need is not None and need <= made.kv <= made.total - made.needed
     return loads and need is not None and made.kv - sized.band.below >= need
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from shardlint.engine import Engine
 from shardlint.footprint import Footprint, Sized
 from shardlint.plan import ModelFacts, ServingPlan
 from shardlint.plugins import Found, Rule, Severity, World
+
+LARGE: Final = 2**28
+"""Bytes below which a part is not named by itself."""
+MOST_NAMED: Final = 3
 
 
 class MemoryRule(Rule):
@@ -24,7 +28,7 @@ class MemoryRule(Rule):
     gate: ClassVar[bool] = True
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        whole = plan.placement.device_kind.only in (None, "gpu", "gcd")
+        whole = plan.placement.device_kind.only in (None, "gpu", "gcd", "mig")
         return engine.checked and plan.placement.wants_gpu and whole
 
     def lacks(self, model: ModelFacts) -> str | None:
@@ -54,11 +58,13 @@ class MemoryRule(Rule):
             first, last = sure.index(True), len(sure) - sure[::-1].index(True)
             if not all(sure[first:last]) or (first > 0 and last < len(sure)):
                 return
+            several = any(span.first != span.last for span in world.plan.versions.values)
             yield replace(
                 self.said(world, found[last - 1], sure=True),
                 severity="warning",
-                since=found[first].release if first > 0 else None,
-                until=found[last].release if last < len(found) else None,
+                repair=None,
+                since=found[first].release if several and first > 0 else None,
+                until=found[last].release if several and last < len(found) else None,
             )
 
 
@@ -77,8 +83,11 @@ def ranks_of(world: World) -> str:
 
 def parts_of(made: Footprint) -> str:
     """What needs memory before the KV cache, largest first: "weights 13.1 GiB, activations ..."."""
-    words = {"weights", "activations", "graphs", "collectives", "context", "rest"}
-    parts = [(name, size) for name, size in made.breakdown.items() if name in words]
-    parts.sort(key=lambda item: -item[1])
-    shown = [f"{name} ({gib(size)})" for name, size in parts if size >= 2**28][:3]
+    parts = sorted(made.parts.items(), key=lambda item: -item[1])
+    large = [(name, size) for name, size in parts if name != "rest" and size >= LARGE][:MOST_NAMED]
+    tenths = [round(size * 10 / 2**30) for _, size in large]
+    rest = round(made.needed * 10 / 2**30) - sum(tenths)
+    shown = [f"{name} ({size / 10:.1f} GiB)" for (name, _), size in zip(large, tenths, strict=True)]
+    if rest > 0 or not shown:
+        shown.append(f"the rest ({rest / 10:.1f} GiB)")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -464,6 +464,10 @@ class Neighbour:
     share: Known[float] = Known.unset()
 
 
+SHAPE_KEPT = "leaves the shape of the model as it is"
+"""End of an assumption about an option that could give the model other sizes."""
+
+
 @record
 class Asked:
     """What a container writes for one resource."""
@@ -477,9 +481,10 @@ class Placement:
     """What the platform gives to one replica.
 
     `pods` are all pods of an object whose pods can be the nodes of one engine (a StatefulSet).
+    `group_devices` are those of all pods of one group together, where the file says what each has;
+    `joined` is what makes one cluster of several pods or hosts, such as Ray.
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
-    `group_devices` are all devices of one replica where its pods do not have as many each.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
     hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
     the process sees, by index or UUID.
@@ -495,6 +500,9 @@ class Placement:
     `ready_probe` the one that must succeed before the pod counts as ready;
     `ordered`: pods of one object start one after the other, each when the one before is ready.
 
+    `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
+    its largest; `driver_devices` that of its node on which the engine itself is started.
+
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
     same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
@@ -505,9 +513,12 @@ class Placement:
 
     pods_per_group: Known[int] = Known.unset()
     pods: Known[int] = Known.unset()
+    group_devices: Known[int] = Known.unset()
+    joined: str | None = None
     gpus_per_pod: Known[GpuCount] = Known.unset()
     devices: Known[int] = Known.unset()
-    group_devices: Known[int] = Known.unset()
+    capacity: Known[int] = Known.unset()
+    driver_devices: Known[int] = Known.unset()
     gpu: Known[Device] = Known.unset()
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
@@ -575,12 +586,14 @@ class Scaler:
 @record(kw_only=True)
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
-    stop, where none of those may stop first; `scaler` changes the number."""
+    stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
+    engine, of as many pods as it takes."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
     scaler: Scaler | None = None
+    whole: bool = False
 
 
 @record(kw_only=True)
@@ -774,6 +787,7 @@ class Launch:
 
     `argv` is everything that runs, in order: entrypoint or command, then arguments; `image` is the
     container image. `argv_complete` is False where the image's own entrypoint comes first.
+    `engine` is the engine where something else than image and command says which it is.
     """
 
     origin: Origin
@@ -781,6 +795,7 @@ class Launch:
     image: Known[str] = Known.unset()
     env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     argv_complete: bool = True
+    engine: str | None = None
 
 
 @record(kw_only=True)
@@ -799,3 +814,5 @@ class Reading:
     options: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refused, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    releases: Known[Releases] = Known.unset()
+    """Those of the possible releases that take every word, where only some do."""

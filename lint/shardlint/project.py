@@ -483,8 +483,12 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
 def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
     """Why the pods of an object are no replicas of the engine: several of them make up one."""
     pods = plan.placement.pods_per_group
+    if plan.fleet.whole:
+        return None
     if not pods.is_known:
         return f"how many pods one engine has is not known: {pods.reason}"
+    if pods.how != "defaulted":
+        return None  # the object counts groups
     layout, devices = plan.effective.world().only, plan.placement.devices.only
     if layout is None or layout.nnodes > 1 or (pods.only or 1) > 1:
         return None

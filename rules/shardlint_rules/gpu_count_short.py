@@ -4,7 +4,8 @@ The engine starts one process per GPU: tensor × pipeline × data parallel size 
 node's part of it. With fewer devices it stops while it starts. vLLM: "World size (16) is larger
 than the number of available GPUs (8) in this node" when one replica does not fit
 (`config/parallel.py`, from 0.16.0 on), "DP adjusted local rank 4 is out of bounds for 4 devices"
-when the data-parallel ranks do not (`v1/worker/gpu_worker.py`).
+when the data-parallel ranks do not (`v1/worker/gpu_worker.py`). With Ray, a replica waits for GPUs
+that its cluster does not have, however far that may grow.
 
 ```yaml fails
 services:
@@ -40,6 +41,9 @@ engine, say so: `--nnodes`, or `--distributed-executor-backend ray`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from shardlint.api import (
     Constraint,
     ConstraintRule,
@@ -61,6 +65,26 @@ class GpuCountShort(ConstraintRule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return super().applies(plan, engine) and plan.placement.wants_gpu
+
+    def check_plan(self, world: World) -> Iterator[Found]:
+        """One replica and the whole of the cluster that Ray finds places in."""
+        plan = world.plan
+        asked, capacity = plan.effective.world(), plan.placement.capacity
+        if asked.only is None or capacity.only is None or asked.only.executor != "ray":
+            return
+        one = replace(world, layout=replace(asked.only, dp=1, dp_local=None))
+        need = world.engine.ranks(one.layout, plan.model_facts.only, None).gpus
+        if need > capacity.only:
+            sure = not (asked.assumes or capacity.assumes)
+            yield Found(
+                message=(
+                    f"{product(one)} needs {need} {'GPU' if need == 1 else 'GPUs'}, the Ray cluster"
+                    f" has {capacity.only} at most: it never starts"
+                ),
+                at=world.origin("layout.tp", "layout.pp"),
+                severity="error" if sure else "warning",
+                help=f"{need} GPUs in the groups of workers, or a smaller product",
+            )
 
     def found(self, constraint: Constraint, world: World) -> Found:
         found = super().found(constraint, world)

@@ -50,6 +50,8 @@ from collections.abc import Iterator
 
 from shardlint.api import Found, MemoryRule, Repair, Sized, World, gib, ranks_of
 
+from shardlint_rules.no_kv_space import loads_not
+
 
 class KvTooSmall(MemoryRule):
     id, name = "SL603", "kv-too-small"
@@ -57,12 +59,13 @@ class KvTooSmall(MemoryRule):
 
     def short(self, sized: Sized) -> tuple[int, int] | None:
         made, need = sized.made, sized.made.need
-        if need is None or made.kv <= 0:
+        if need is None or loads_not(sized):
             return None
-        return need - made.kv, need - sized.generous.kv - sized.band.above
+        known = made.settings.kv_bytes is not None and sized.band.kind in EXACT
+        return need - made.kv, need - sized.generous.kv - (0 if known else sized.band.above)
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
-        made = sized.made
+        made = next(item.made for item in reversed(world.sized()) if item.made.kv > 0)
         assert made.need is not None and made.cache is not None
         longest, most = made.settings.max_model_len, made.cache.longest(made.kv)
         stated = world.plan.fact("memory.max_model_len").origin is not None
@@ -70,19 +73,35 @@ class KvTooSmall(MemoryRule):
         return Found(
             message=(
                 f"one request of {which} takes {gib(made.need)} of KV cache on each"
-                f" GPU{ranks_of(world)}, and about {gib(made.kv)} of {world.card} is left for it"
-                f" ({most:,} tokens)"
+                f" GPU{ranks_of(world)}, and {_left(world, sized)} ({most:,} tokens)"
             ),
             at=world.origin("memory.max_model_len", "layout.tp", "model"),
-            help=f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks",
+            help=(
+                f"{LARGER if made.settings.kv_bytes is not None else ''}"
+                f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks"
+            ),
             repair=Repair("memory"),
         )
 
     def check(self, world: World) -> Iterator[Found]:
+        if all(item.made.kv <= 0 for item in world.sized()):
+            return  # another rule says that nothing is left
         found = list(super().check(world))
         yield from found
         if not found:
             yield from _crowded(world)
+
+
+EXACT = ("plain", "latent")
+"""Classes of models whose cache has one kind of layer: what a request takes of it is exact."""
+LARGER = "a larger --kv-cache-memory-bytes, "
+
+
+def _left(world: World, sized: Sized) -> str:
+    made = sized.made
+    if made.settings.kv_bytes is not None:
+        return f"--kv-cache-memory-bytes fixes {gib(made.kv)} for it"
+    return f"about {gib(made.kv)} of {world.card} is left for it"
 
 
 def _crowded(world: World) -> Iterator[Found]:
@@ -91,6 +110,16 @@ def _crowded(world: World) -> Iterator[Found]:
     asked = load.get("concurrency")
     tokens = load.get("isl", 0) + load.get("osl", 0)
     copies = 1 if replicas.is_unset else replicas.only
+    longest = {item.made.settings.max_model_len for item in world.sized()}
+    if tokens and longest and all(length is not None and length < tokens for length in longest):
+        limit = max(length for length in longest if length is not None)
+        yield Found(
+            message=f"requests of {tokens:,} tokens are longer than the longest of {limit:,}",
+            at=world.origin("memory.max_model_len", "model"),
+            severity="warning",
+            help="a longer --max-model-len",
+        )
+        return
     if not asked or not tokens or not copies:
         return
     ranks = copies * world.layout.dp * world.layout.attention_dp
@@ -99,7 +128,8 @@ def _crowded(world: World) -> Iterator[Found]:
     if not held or max(held) >= each:
         return
     most = max(held)
-    over = f" over {ranks} ranks" if ranks > 1 else ""
+    each_is = "ranks" if ranks > copies else "replicas"
+    over = f" over {ranks} {each_is}" if ranks > 1 else ""
     yield Found(
         message=(
             f"{asked} requests of {tokens:,} tokens{over} are {each} at a time, and the KV cache of"

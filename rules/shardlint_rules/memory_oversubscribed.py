@@ -1,10 +1,14 @@
 """Engines on one GPU take more of its memory together than it has.
 
 `--gpu-memory-utilization` is a share of the whole card, whatever else runs there. Two engines whose
-shares add up to more than 1 do not both start: since 0.9 vLLM looks first ("Free memory on device
-... on startup is less than desired GPU memory utilization"), before that the second one runs out of
-memory while it loads. The V1 engine up to 0.9.0 takes what other processes hold off its own share
-too (`v1/worker/gpu_worker.py`, `non_torch_allocations`), so that there even small shares collide: a
+shares add up to 1 or more do not both get them, since the driver keeps a context of 0.1 to 0.5 GiB
+for each of them: since 0.9.1 vLLM looks first ("Free memory on device ... on startup is less than
+desired GPU memory utilization"), before that the second one runs out of memory while it loads. For
+the same reason an engine that looks first never starts with a share of 1 (`v1/worker/utils.py`,
+`request_memory`): that is an error.
+
+The V1 engine up to 0.9.0 takes what other processes hold off its own share too
+(`v1/worker/gpu_worker.py`, `non_torch_allocations`), so that there even small shares collide: a
 second server with a share of 0.2 beside one with 0.2 has nothing left.
 
 ```yaml fails
@@ -59,6 +63,10 @@ from collections.abc import Iterator
 from shardlint.api import Engine, Found, Note, Rule, ServingPlan, Sized, World
 
 MOST = 1.0
+NEAR = 0.97
+"""A smaller share leaves room for a context on any card."""
+LEAST_CONTEXT, USUAL_CONTEXT = 64 * 2**20, 256 * 2**20
+"""What the driver keeps for a process: of an idle card, 0.1 to 0.5 GiB are not free."""
 
 
 class MemoryOversubscribed(Rule):
@@ -68,10 +76,16 @@ class MemoryOversubscribed(Rule):
     wants = ("demand",)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        shared = bool(plan.placement.neighbours) or copies(plan) > 1
-        return shared and not plan.memory.budget.share.is_unset
+        share = plan.memory.budget.share
+        near = any(value > NEAR for value in share.values)
+        return not share.is_unset and (near or _shared(plan))
 
     def check(self, world: World) -> Iterator[Found]:
+        yield from _alone(world)
+        if _shared(world.plan):
+            yield from self._together(world)
+
+    def _together(self, world: World) -> Iterator[Found]:
         own: float = world.values["memory.budget.share"]
         others = world.plan.placement.neighbours
         shares = [other.share.only for other in others]
@@ -83,12 +97,41 @@ class MemoryOversubscribed(Rule):
         sized = world.sized()
         if together > MOST:
             yield _found(world, len(known), f"add up to {together:g} of one GPU")
+        elif together == MOST:
+            what = "add up to all of one GPU, and the driver keeps some of it for each of them"
+            yield _found(world, len(known), what)
         elif sized and all(_collide(one, known) for one in sized):
             what = (
                 f"are {own:g} and {sum(known):g} of one GPU, and this release of"
                 f" {world.engine.label} takes what the other holds off its own share"
             )
             yield _found(world, len(known), what)
+
+
+def _shared(plan: ServingPlan) -> bool:
+    return bool(plan.placement.neighbours) or copies(plan) > 1
+
+
+def _alone(world: World) -> Iterator[Found]:
+    """A share that is never free, whoever else is on the card."""
+    found, whole = world.sized(), world.plan.placement.device_kind.only in (None, "gpu", "gcd")
+    if not found or not whole or not all(one.made.beside.checks_free for one in found):
+        return
+    own: float = world.values["memory.budget.share"]
+    left = int(max(one.generous.total for one in found) * (MOST - own))
+    if left >= USUAL_CONTEXT:
+        return
+    sure = left < LEAST_CONTEXT and world.device is not None and world.device.vendor == "nvidia"
+    yield Found(
+        message=(
+            f"a share of {own:g} of {world.card} leaves {left // 2**20} MiB free, and the driver"
+            f" {'' if sure else 'usually '}keeps more than that for the process:"
+            f" {world.engine.label} does not start where less than its share is free"
+        ),
+        at=world.origin("memory.budget.share"),
+        severity="error" if sure else "warning",
+        help="a share of 0.9 to 0.95",
+    )
 
 
 def copies(plan: ServingPlan) -> int:

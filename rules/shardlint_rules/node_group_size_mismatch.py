@@ -3,9 +3,11 @@
 Every node of a group takes the same number of ranks. vLLM refuses `--nnodes` that does not divide
 tensor × pipeline × data parallel size ("--nnodes 3 must evenly divide the total world size (16)",
 `config/parallel.py`). And the pods of a StatefulSet that are the nodes of one engine come in whole
-groups: with three pods for `--nnodes 2` the third waits for a partner that never comes. A cluster
-whose nodes are stated, such as the RayCluster of a chart, must have a GPU for every rank: with
-fewer, the placement group of the ranks is never ready, and the engine waits for it until it fails.
+groups: with three pods for `--nnodes 2` the third waits for a partner that never comes.
+
+Where Ray places the ranks of a group of pods (a LeaderWorkerSet, say), all pods of the group must
+have as many GPUs together as there are ranks. Ray waits for the missing ones for ever. Without Ray,
+`--nnodes` is the size of the group, and the data-parallel ranks of its pods are all there are.
 
 ```sh fails
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1 --node-rank 0 --master-addr node0 \\
@@ -16,19 +18,6 @@ vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1 --node-rank 0 --master-addr no
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2 --node-rank 0 --master-addr node0 --nnodes 2
 ```
 
-```yaml passes
-servingEngineSpec:
-  modelSpec:
-  - name: llama
-    repository: lmcache/vllm-openai
-    tag: latest
-    modelURL: meta-llama/Llama-3.1-8B-Instruct
-    replicaCount: 1  # workers of the RayCluster, beside its head
-    requestGPU: 1
-    vllmConfig: {tensorParallelSize: 1, pipelineParallelSize: 2}
-    raySpec: {enabled: true, headNode: {requestGPU: 1}}
-```
-
 Fix: as many nodes as divide the product, or one engine on each node behind a router.
 """
 
@@ -37,17 +26,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Constraint, ConstraintRule, Found, World
+from shardlint.api import Constraint, ConstraintRule, Found, Repair, World
+
+from shardlint_rules.gpu_count_short import product
+
+PLACED = ("placement.group_devices", "layout.executor", "layout.dp_local", "layout.dp_rank")
+"""What decides whether all ranks are to be placed in one group of pods."""
 
 
 class NodeGroupSizeMismatch(ConstraintRule):
     id, name = "SL305", "node-group-size-mismatch"
-    wants = ("placement.group_devices",)
     message = "{left} {subject} do not divide over {right} nodes; {says}"
+    wants = PLACED
 
     def check(self, world: World) -> Iterator[Found]:
         yield from super().check(world)
-        yield from _cluster(world)
+        yield from _short(world)
+        yield from _apart(world)
         pods, nodes = world.plan.placement.pods, world.layout.nnodes
         count = pods.only
         if nodes > 1 and count is not None and count > 1 and count % nodes:
@@ -66,28 +61,64 @@ class NodeGroupSizeMismatch(ConstraintRule):
         return text.replace("1 GPUs do not", "1 GPU does not", 1) if constraint.left == 1 else text
 
 
-def _cluster(world: World) -> Iterator[Found]:
-    """The ranks of one replica against all GPUs that its nodes have together."""
-    devices, ranks = world.values.get("placement.group_devices"), world.ranks
-    if devices is None or ranks is None or ranks.gpus <= devices:
+def _short(world: World) -> Iterator[Found]:
+    """Ranks that are placed in a group of pods which has fewer devices than there are ranks."""
+    layout, ranks = world.layout, world.ranks
+    decided = all(name in world.values for name in PLACED)
+    if ranks is None or layout.executor != "ray" or not decided:
         return
-    nodes = world.plan.placement.pods_per_group.only
-    where = f"{nodes} nodes" if nodes is not None else "the nodes"
+    wanted = ranks.gpus if layout.one_group else ranks.world_size
+    there = world.values["placement.group_devices"]
+    if layout.nnodes > 1 or wanted <= there:
+        return
+    pods = world.plan.placement.pods_per_group.only or 1
+    inside = layout.pp * there // wanted
     yield Found(
         message=(
-            f"{ranks.gpus} ranks need a GPU each, and {where} have {devices} together;"
-            f" {world.engine.label} waits for GPUs that never come"
+            f"{product(world)} is {wanted} ranks, and the {counted(pods, 'pod')} of a group"
+            f" {'has' if pods == 1 else 'have'} {there} GPUs: Ray waits for the others for ever"
         ),
-        at=world.origin(*_largest(world), "placement.group_devices"),
-        help=f"{ranks.gpus} GPUs, or a product of at most {devices}",
+        at=world.origin("placement.pods_per_group", "layout.pp", "layout.tp"),
+        help=_more(wanted, there, pods, inside),
+        repair=Repair("fields", values=(("pp", inside),)) if inside else None,
     )
 
 
-def _largest(world: World) -> list[str]:
-    """The factors of the product above 1, the largest first."""
-    sizes = {name: getattr(world.layout, name) for name in ("pp", "tp", "dp")}
-    names = sorted((n for n, size in sizes.items() if size > 1), key=lambda n: -sizes[n])
-    return [f"layout.{name}" for name in names]
+def _apart(world: World) -> Iterator[Found]:
+    """Nodes or data-parallel ranks that are not as many as the pods of a group bring."""
+    layout, group = world.layout, world.plan.placement.pods_per_group
+    pods = group.only
+    if pods is None or group.how == "defaulted" or group.assumes:
+        return
+    if layout.nnodes not in (1, pods):
+        yield Found(
+            message=f"--nnodes {layout.nnodes} in a group of {counted(pods, 'pod')}: nodes wait for"
+            " one another until all are there",
+            at=world.origin("layout.nnodes", "placement.pods_per_group"),
+            severity="warning",
+            help=f"--nnodes {pods}, or groups of {counted(layout.nnodes, 'pod')}",
+        )
+    local = layout.dp_local
+    decided = "layout.dp_local" in world.values and layout.nnodes == 1
+    if decided and pods > 1 and local and local * pods < layout.dp:
+        yield Found(
+            message=f"{counted(pods, 'pod')} with {local} data-parallel ranks each start"
+            f" {local * pods} of {layout.dp} ranks: they wait for the others",
+            at=world.origin("layout.dp", "placement.pods_per_group"),
+            severity="warning",
+            help=f"--data-parallel-size {local * pods}, or groups of {-(-layout.dp // local)} pods",
+        )
+
+
+def _more(wanted: int, there: int, pods: int, stages: int) -> str | None:
+    each = there // pods
+    size = -(-wanted // each) if each else 0
+    ways = [f"groups of {size} pods whose workers join the Ray cluster"] if size else []
+    return "; or ".join([*ways, *([f"PP {stages}"] if stages else [])]) or None
+
+
+def counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _help(constraint: Constraint) -> str:

@@ -13,7 +13,16 @@ from evidence import scoring
 from harness import plugins
 from ruamel.yaml import YAML
 
-FORMS = ("k8s", "k8s-fragment", "compose", "shell", "helm-values")
+FORMS = ("k8s", "k8s-fragment", "compose", "shell", "rayservice", "kubeai", "dynamo", "helm-values")
+LAUNCHED = (
+    "vllm",
+    "ray-serve-llm + vllm",
+    "vllm (KubeAI)",
+    "dynamo + vllm",
+    "vllm (production-stack)",
+    "vllm (llm-d modelservice)",
+)
+"""vLLM, by whatever starts it."""
 CLASSES = (
     "heads", "kv-heads", "gpu-product", "dims-quant", "experts", "flags", "orchestration",
     "topology", "memory",
@@ -22,7 +31,6 @@ CLASSES = (
 OWED = {
     "orch-prodstack-ray-pp3-one-worker": "an exception: from chart 0.1.11 on, a raySpec that is not"
     " enabled makes a Deployment, which runs; the mismatch is a warning for older charts",
-    "orch-lws-size1-tp8-pp2": "a reader: LeaderWorkerSet",
 }
 """Cases that need a rule or a fact that is not built; what is built must hold on them too."""
 
@@ -43,7 +51,7 @@ def _chosen() -> list[Mapping[str, Any]]:
     return [
         case
         for case in _cases()
-        if case["engine"].partition(" (")[0] == "vllm"
+        if case["engine"] in LAUNCHED
         and case["input"]["kind"] in FORMS
         and not case.get("optional")
     ]

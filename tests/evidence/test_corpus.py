@@ -20,16 +20,30 @@ KINDS = (
     "k8s-deployment",
     "k8s-statefulset",
     "k8s-job",
+    "dynamo-dgd",
+    "nimservice",
     "docker-compose",
     "shell",
     "production-stack-values",
     "llmd-modelservice-values",
     "helm-values",
     "helm-template",
+    "leaderworkerset",
+    "knative-service",
+    "kthena",
+    "llmaz",
+    "ome",
+    "rayservice",
+    "aibrix",
+    "kubeai-model",
+    "kaito-workspace",
 )
 """Kinds of files that are read."""
 
-ENGINES = ("vllm",)
+ENGINES = (
+    "vllm", "sglang", "trtllm", "tgi", "lmdeploy", "nim", "ollama", "llamacpp",
+    "huggingfaceserver",
+)  # fmt: skip
 """Engines whose options are read."""
 
 FACTS = (
@@ -37,6 +51,14 @@ FACTS = (
     "replicas", "gpu_type", "max_model_len", "quantization", "kv_cache_dtype",
     "gpu_memory_utilization",
 )  # fmt: skip
+
+DOUBTED = frozenset({
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "model"),
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "tp"),
+    ("docker-compose/fpolica91__triton-example__docker-compose.yml", "gpu_memory_utilization"),
+})  # fmt: skip
+"""Facts that the file does not state: a folded scalar keeps the line ends of lines that are
+indented further, so that these options are commands of their own to the shell."""
 
 REVIEWED = Path(__file__).with_name("reviewed_errors.yaml")
 
@@ -74,6 +96,8 @@ def _same(wanted: Any, read: Any) -> bool:
     if isinstance(wanted, str) and isinstance(read, str) and wanted.startswith("/home/"):
         # User names were replaced in the files after some of the facts had been written down.
         wanted, read = (re.sub(r"^/home/[^/]+/", "/home/user/", path) for path in (wanted, read))
+    if isinstance(wanted, str) and "/" in wanted and wanted.rpartition(":")[2] == read:
+        return True  # an image whose tag is no release of its engine is given in full
     if isinstance(wanted, str) and wanted.startswith("*"):
         return isinstance(read, str) and read.endswith(wanted[1:])
     return bool(wanted == read)
@@ -101,7 +125,7 @@ def test_nearly_every_stated_fact_is_read(kind: str, shared: Path) -> None:
         for entry in _entries()
         if entry["kind"] == kind
         for name, wanted, read in compared(entry, shared / "corpus")
-        if wanted is not None
+        if wanted is not None and (entry["file"], name) not in DOUBTED
     ]
     missed = [row for row in facts if row[3] is None]
     assert len(missed) <= 0.05 * len(facts), missed

@@ -17,7 +17,9 @@ from shardlint.reports.inspection import FIELDS
 from shardlint.source import Origin, apply
 
 KINDS = (
-    "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell",
+    "k8s-deployment", "k8s-statefulset", "k8s-job", "docker-compose", "shell", "leaderworkerset",
+    "knative-service", "kthena", "llmaz", "ome", "rayservice", "aibrix", "kubeai-model",
+    "kaito-workspace", "dynamo-dgd", "nimservice",
     "production-stack-values", "llmd-modelservice-values", "helm-values", "helm-template",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")

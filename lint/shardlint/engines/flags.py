@@ -28,6 +28,9 @@ SENSES = ("--no-", "--disable-", "--enable-")
 END = "--"
 """Behind it every word is positional."""
 
+HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[^<>]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
+"""A word that something else fills in before the parser sees it."""
+
 HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30,
          "T": 2**40}  # fmt: skip
 

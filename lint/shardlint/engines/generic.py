@@ -1,16 +1,22 @@
-"""Engines that are only recognised: their image, GPUs and replicas are read, nothing is judged."""
+"""Engines that are only recognised: what is stated of them is read, nothing is judged.
+
+The options of their layout and memory are data, `data/engine_options.json`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from shardlint.engines import launchers
+from shardlint.engines.stated_options import Stated, stated
 from shardlint.footprint import MemoryRules
 from shardlint.known import Known
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
     Device,
+    KvBudget,
     Launch,
     Layout,
     LayoutFacts,
@@ -34,27 +40,46 @@ class RecognisedEngine:
         self.name, self.label, self.aliases = name, label, aliases
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
-        after = launchers.after_launcher(self.name, launch.argv)
-        own = launch.argv_complete or launchers.is_command(launch.argv)
-        if after is None and (own or not launchers.image_matches(self.name, launch.image.only)):
+        after = self._start(launch)
+        if after is None:
             return None
-        reason = f"options of {self.label} are not read"
+        found = stated(self.name, launch, launch.argv[after:])
         return Reading(
             engine=self.name,
-            command=launch.argv[: after or 0],
+            command=launch.argv[:after],
             flags=(),
-            model=Known.unknown(reason),
-            served_name=Known.unset(),
-            layout=LayoutFacts(),
-            memory=Memory(),
-            open_ended=reason,
+            model=found.get("model"),
+            served_name=found.get("served_name"),
+            layout=_layout(found),
+            memory=Memory(
+                budget=KvBudget(share=found.get("share"), of=found.share_of),
+                max_model_len=found.get("max_model_len"),
+                quantization=found.get("quantization"),
+                kv_cache_dtype=found.get("kv_cache_dtype"),
+            ),
+            open_ended=found.open_ended or f"not all options of {self.label} are read",
         )
+
+    def _start(self, launch: Launch) -> int | None:
+        """Index of the first option; None where this is another process."""
+        if launch.engine is not None and launch.engine != self.name:
+            return None
+        after = launchers.after_launcher(self.name, launch.argv)
+        if after is not None:
+            return after
+        own = launch.argv_complete or launchers.is_command(launch.argv)
+        told = launch.engine or launchers.image_matches(self.name, launch.image.only)
+        return None if own or not told else 0
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
         return Known.unknown("releases of this engine are not known", tag.origin)
 
     def effective(self, layout: LayoutFacts) -> LayoutFacts:
-        return layout
+        """What is stated; ranks that attention splits among them are no further ones."""
+        inside = layout.attention_dp
+        if inside.how != "derived" or layout.dp.is_unset:
+            return layout
+        return replace(layout, dp=Known.of(1, inside.origin, how="derived"))
 
     def reads(self, rule: str) -> tuple[str, ...] | None:
         return None
@@ -102,3 +127,12 @@ class RecognisedEngine:
 
     def peer_option(self, plan: ServingPlan) -> str | None:
         return None
+
+
+def _layout(found: Stated) -> LayoutFacts:
+    """The stated layout; with the switch for it, the data parallel ranks are those of attention."""
+    names = ("tp", "pp", "dp", "ep", "attention_dp", "nnodes")
+    layout = LayoutFacts(**{name: found.get(name) for name in names})
+    if found.switches and layout.attention_dp.is_unset:
+        return replace(layout, attention_dp=replace(layout.dp, how="derived"))
+    return layout

@@ -79,6 +79,38 @@ def _match(words: Sequence[str | None], start: int, launcher: tuple[str, ...]) -
     return at
 
 
+@cache
+def _wrappers() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]:
+    keys = ("values", "lists", "switches")
+    return {
+        pattern: tuple(frozenset(row[key]) for key in keys)  # type: ignore[misc]
+        for pattern, row in _data()["wrappers"].items()
+    }
+
+
+def wrapper(launcher: Sequence[Text]) -> str | None:
+    """The program that starts the engine in its own process, by the last word of its launcher."""
+    last = launcher[-1].value or "" if launcher else ""
+    return next((pattern for pattern in _wrappers() if re.fullmatch(pattern, last)), None)
+
+
+def handed_on(wrapper: str, words: Sequence[Text]) -> tuple[Text, ...]:
+    """The words that reach the engine: a wrapper takes its own options out."""
+    values, lists, switches = _wrappers()[wrapper]
+    kept: list[Text] = []
+    at = 0
+    while at < len(words):
+        name, equals, _ = (words[at].value or "").partition("=")
+        at += 1
+        if name in values | lists:
+            most = 0 if equals else len(words) if name in lists else 1
+            while most and at < len(words) and not (words[at].value or "").startswith("--"):
+                most, at = most - 1, at + 1
+        elif name not in switches and name.replace("--no-", "--", 1) not in switches:
+            kept.append(words[at - 1])
+    return tuple(kept)
+
+
 def image_matches(engine: str, image: str | None) -> bool:
     """The repository of an image, without registry, tag and digest, is one of this engine's."""
     pattern = _patterns(engine, "images")

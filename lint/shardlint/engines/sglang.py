@@ -1,4 +1,4 @@
-"""SGLang: how a layout becomes ranks, and how releases use memory. Its options are not read yet.
+"""SGLang: how a layout becomes ranks, and how releases use memory. Nothing is judged yet.
 
 Read in sglang 0.5.23 (server_args.py, runtime_context.py, distributed/parallel_state.py).
 """

@@ -38,12 +38,16 @@ class SGLangMemory:
 
     share_of: ShareOf = "free_before_load"
     adapted = ADAPTED
+    loads_whole = False
 
     def __init__(self, release: str) -> None:
         self.release = release
         self.told = rules(release)
         self.key: Hashable = alike(release)
         self.cuts: Hashable = self.key
+
+    def serves(self, model: ModelFacts) -> bool:
+        return True
 
     def settled(
         self, asked: Settings, model: ModelFacts, layout: Layout, device: Device | None

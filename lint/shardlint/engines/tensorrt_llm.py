@@ -1,4 +1,4 @@
-"""TensorRT-LLM: how a layout becomes ranks, and how it uses memory. Its options are not read yet.
+"""TensorRT-LLM: how a layout becomes ranks, and how it uses memory. Nothing is judged yet.
 
 Read in tensorrt_llm (2026), mapping.py and llmapi/llm_args.py.
 """

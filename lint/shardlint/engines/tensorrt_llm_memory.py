@@ -36,6 +36,10 @@ class TensorRTLLMMemory:
     key: Hashable = "1.0.0"
     cuts: Hashable = "1.0.0"
     adapted: frozenset[str] = frozenset()
+    loads_whole = False
+
+    def serves(self, model: ModelFacts) -> bool:
+        return True
 
     def settled(
         self,

@@ -28,6 +28,7 @@ from shardlint.footprint import MemoryRules
 from shardlint.known import Case, Known, Text, combine
 from shardlint.plan import (
     NO_OPTIONS,
+    SHAPE_KEPT,
     Constraint,
     Device,
     KvBudget,
@@ -133,6 +134,7 @@ class VLLM:
             options=_agreed_options([item.options for item in facts]),
             refused=() if omni else refused,
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
+            releases=_taking(found),
         )
 
     def _command(self, launch: Launch, start: int) -> Command:
@@ -140,12 +142,15 @@ class VLLM:
         words = [word.value for word in launch.argv[:start]]
         before = _before_serve(launch.argv)
         own = launch.image.is_unset or launchers.image_tells_version(self.name, image)
+        wrapper = launchers.wrapper(launch.argv[:start])
+        argv = launch.argv[start:]
         return Command(
-            words=launch.argv[start:],
+            words=argv if wrapper is None else launchers.handed_on(wrapper, argv),
+            wrapped=wrapper is not None,
             serve=words[-1] == "serve" if words else None,
             before=launch.argv[1 : start - 1] if before is not None else (),
             floating=not launch.image.is_unset,
-            own=own,
+            own=own and wrapper is None,
             plugins=bool(launch.env.get("VLLM_PLUGINS")),
         )
 
@@ -164,6 +169,8 @@ class VLLM:
 
     def _start(self, launch: Launch) -> int | None:
         """Index of the first option: after the launcher, or 0 if the image starts the engine."""
+        if launch.engine is not None and launch.engine != self.name:
+            return None
         after = launchers.after_launcher(self.name, launch.argv)
         if after is None:
             after = _before_serve(launch.argv)
@@ -172,6 +179,8 @@ class VLLM:
         image = launch.image.only
         if launch.argv_complete or launchers.is_command(launch.argv):
             return None
+        if launch.engine is not None:
+            return 0
         if image and launchers.excluded(image):
             return None
         if launchers.image_matches(self.name, image):
@@ -327,6 +336,14 @@ class VLLM:
 # ------------------------------------------------------------------------------------- options
 
 
+def _taking(found: Sequence[Version]) -> Known[Releases]:
+    """The releases that refuse no word, where others do."""
+    taking = [view.release for one in found if not one.refused for view in one.views]
+    if all(not one.refused for one in found) or not taking:
+        return Known.unset()
+    return Known(tuple(Case(Releases(each, each)) for each in taking), how="derived")
+
+
 def _before_serve(argv: Sequence[Text]) -> int | None:
     """Index behind `serve` where options stand between it and `vllm`."""
     words = [word.value for word in argv]
@@ -443,7 +460,7 @@ def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
     """The model's name, on the assumption that options do not give it another shape."""
     for flag in parsed.flags:
         if flag.flag == "--hf-overrides":
-            return model.assuming(f"`{flag.flag}` leaves the shape of the model as it is")
+            return model.assuming(f"`{flag.flag}` {SHAPE_KEPT}")
     return model
 
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from math import isqrt
 from typing import Final
 
-from shardlint.engines import vllm_sparse
+from shardlint.engines import vllm_experts, vllm_sparse
 from shardlint.engines.cuts import rounded_up
-from shardlint.engines.vllm_kernels import is_mxfp4
 from shardlint.engines.vllm_run import (
     ELEMENT,
     GIB,
     INTERVALS,
     MIB,
+    MOST_SEEN,
     Run,
     Runner,
     Span,
@@ -232,28 +232,35 @@ def beside(
         seqs=min(settings.max_num_seqs or 0, settings.max_num_batched_tokens or 1 << 31),
         element=ELEMENT.get(settings.dtype or model.torch_dtype or "", 2),
     )  # fmt: skip
+    activations = _activations(run)
     return Beside(
         context=_context(run),
         collectives=_collectives(run, device),
-        activations=_activations(run),
+        activations=activations,
         graphs=_graphs(run),
         loaded=_loaded(run),
         rest=_kept_states(run),
         graphs_outside=not _graphs_estimated(run),
+        doubtful=activations - _activations(run, least=True),
         counts_others=bool(told["context_whole"]["value"]) and run.runner == "v1",
+        checks_free=bool(told["free_checked"]["value"]) and run.runner != "v0",
+        assumes=vllm_experts.assumed(run) + _assumed_sampler(run),
     )
 
 
-def _activations(run: Run) -> int:
-    """The fullest of three phases: the tower, the layers, the sampler."""
-    experts, shared = _experts(run), vllm_sparse.workspace(run)
-    if run.told["experts"]["kept"] and not _triton(
-        run
-    ):  # they share a room with others, which is never given back
+def _activations(run: Run, *, least: bool = False) -> int:
+    """The fullest of three phases: the tower, the layers, the sampler.
+
+    `least`: what is surely needed, where one cannot know which of several ways is taken.
+    """
+    experts = vllm_experts.least(run) if least else vllm_experts.buffers(run)
+    shared = vllm_sparse.workspace(run)
+    if run.told["experts"]["kept"] and not vllm_experts.in_triton(run):
+        # They share a room with others, which is never given back.
         experts, shared = 0, max(experts, shared)
     encoded, encoding = _tower(run)
     layers = encoded + shared + _layers(run, experts)
-    sampled = encoded + shared + _sampler(run)
+    sampled = encoded + shared + _sampler(run, least)
     blas = int(constant("blas_mib", run.capability) * MIB)
     return max(encoding, layers, sampled) + blas
 
@@ -342,54 +349,16 @@ def _latent(run: Run) -> int:
     return wanted * heads * size * run.element
 
 
-def _experts(run: Run) -> int:
-    """Buffers of the experts' kernels: both products in one place, the activation in another.
-
-    Kernels that keep them (fused_moe.py, TritonExperts.workspace_shapes) give the activation room
-    for a product and put the output into the first.
-    """
-    model = run.model
-    if not model.moe:
-        return 0
-    each = model.experts_per_token or 1
-    chunk: int = run.told["experts"]["chunk"]
-    width = (model.moe_intermediate_size or model.intermediate_size or 0) // run.ranks.moe_tp
-    tokens = run.tokens * run.ranks.attention_dp
-    if _triton(run):  # one product, activated as it is made (gpt_oss_triton_kernels_moe.py)
-        return tokens * (each * width + run.hidden) * run.element + _gathered(run)
-    if chunk:
-        tokens = min(tokens, chunk)
-    gathered = _gathered(run)
-    if run.told["experts"]["kept"]:
-        rooms = max(2 * width, run.hidden) + max(width, run.hidden)
-        return tokens * each * rooms * run.element + gathered
-    rooms = max(2 * width, run.hidden) + width
-    return (tokens * each * rooms + run.tokens * run.hidden) * run.element + gathered
-
-
-def _triton(run: Run) -> bool:
-    """Experts in MXFP4 run in Triton's kernels: some classes, on capability 9.0."""
-    model, family = run.model, (run.capability or "").partition(".")[0]
-    if family != "9" or model.architecture not in table()["triton_mxfp4"]:
-        return False
-    return is_mxfp4(model.quantization or {}) and run.settings.quantization is None
-
-
-def _gathered(run: Run) -> int:
-    """With data parallelism a rank's experts see the tokens of all ranks, there and back."""
-    dp = run.ranks.attention_dp
-    return 2 * run.tokens * dp * run.hidden * run.element if dp > 1 else 0
-
-
-def _sampler(run: Run) -> int:
+def _sampler(run: Run, least: bool) -> int:
     """Logits of all sequences, and what sorts and draws from them; whole on every rank."""
     states = run.tokens * run.hidden * run.element
     if run.settings.pooling:
         return states
     vocabulary, seqs = run.model.vocab_size or 0, run.seqs
     span = run.told[f"sampler {run.runner}"]
-    few = seqs < span.get("few_below", 0)
-    each: float = span["few"] if few else span["many"]
+    each: float = span["few" if seqs < span.get("few_below", 0) else "many"]
+    if _by_flashinfer(run, span, least):
+        each = min(each, span["flashinfer"])
     if run.runner == "v0":
         seqs = _v0_prompts(run)
     if run.tp > 1:
@@ -399,6 +368,28 @@ def _sampler(run: Run) -> int:
         each += 2
     buffer: int = 4 * vocabulary * min(span.get("buffer_rows", 0), seqs)
     return states + 2 * seqs * run.hidden * run.element + int(each * seqs * vocabulary) + buffer
+
+
+SAMPLER: Final = "VLLM_USE_FLASHINFER_SAMPLER"
+
+
+def _by_flashinfer(run: Run, span: Span, least: bool) -> bool:
+    """FlashInfer draws without sorting (topk_topp_sampler.py, forward_cuda). Where it is only used
+    if it is installed, as in the official images, nobody knows: it may be."""
+    switch, use = run.settings.extra.get(SAMPLER), span.get("flashinfer_used", "never")
+    if "flashinfer" not in span or switch == "0":
+        return False
+    if use == "installed":
+        return least or switch == "1"
+    return switch == "1" and (least or use == "asked")
+
+
+def _assumed_sampler(run: Run) -> tuple[str, ...]:
+    span = run.told[f"sampler {run.runner}"]
+    spared = _sampler(run, least=False) - _sampler(run, least=True)
+    if spared < GIB // 4 or not _by_flashinfer(run, span, least=True):
+        return ()
+    return (f"tokens are drawn by PyTorch: FlashInfer's sampler takes {spared / GIB:.1f} GiB less",)
 
 
 def _tower(run: Run) -> tuple[int, int]:
@@ -466,7 +457,7 @@ def _scales(run: Run) -> int:
     """Scales of experts in MXFP4: Triton gets a copy of its own, and until the release in the table
     the loaded ones are kept beside it (quantization/mxfp4.py)."""
     model = run.model
-    if not run.told["scales_twice"]["value"] or not _triton(run):
+    if not run.told["scales_twice"]["value"] or not vllm_experts.in_triton(run):
         return 0
     parts = [
         (run.expert(weight), len(block.layers))
@@ -519,6 +510,7 @@ def _collectives(run: Run, device: Device | None) -> int:
         world = max(world, run.tp * run.ranks.attention_dp)
     if world == 1:
         return 0
+    world = min(world, MOST_SEEN)  # with more ranks it is not supposed to take more
     direct = device is not None and device.link not in (None, "pcie", "none")
     hopper = _number(run.capability or "0") >= _number("9.0")
     if not (direct and hopper):

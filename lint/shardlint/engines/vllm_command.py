@@ -15,6 +15,7 @@ from typing import Any
 from shardlint.engines.argument_values import refusal
 from shardlint.engines.flags import (
     END,
+    HOLE,
     FlagTable,
     FlagView,
     Option,
@@ -38,9 +39,6 @@ LEAST = {
 """config/parallel.py: the least value of an option; smaller ones pass the parser and die later."""
 LEAST_SINCE = "0.23.0"
 
-HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[^<>]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
-"""A word that something else fills in before the parser sees it."""
-
 LATE = "no option is read behind `--`"
 TWICE = "`--model` takes the place of the model behind `serve`: name one"
 
@@ -54,7 +52,8 @@ class Command:
     """The words of a command line behind the launcher.
 
     `serve`: it is `vllm serve`; False: the module that `serve` wraps; None: the image decides.
-    `before` stand between `vllm` and `serve`. `own`: no other image may add options; `plugins`:
+    `before` stand between `vllm` and `serve`. `wrapped`: another program takes options of its own
+    out before vLLM reads the rest. `own`: no other image may add options; `plugins`:
     a variable names some that may; `floating`: an image without a release in its tag is newer some
     day than every release in the table.
     """
@@ -62,6 +61,7 @@ class Command:
     words: tuple[Text, ...]
     serve: bool | None = None
     before: tuple[Text, ...] = ()
+    wrapped: bool = False
     own: bool = True
     floating: bool = False
     plugins: bool = False
@@ -214,7 +214,11 @@ def _too_small(least: int, word: str, nullable: bool) -> str | None:
 def _words(view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Refused]:
     """Words that are neither an option nor a value: all but the model."""
     words = parsed.positionals
-    if parsed.open_ended or any(word.value is None or HOLE.search(word.value) for word in words):
+    if (
+        command.wrapped
+        or parsed.open_ended
+        or any(word.value is None or HOLE.search(word.value) for word in words)
+    ):
         return
     moved = _moved(view, parsed, command)
     most = 1 if command.serve is not False or view.grammar.module_model else 0
@@ -348,7 +352,7 @@ def _judged(
     history = table.history(name) if name.startswith("-") else None
     known = item.known or history is not None or item.problem == "ambiguous option"
     guessed = known or bool(item.candidates)
-    if not command.own and not guessed:
+    if not (known if command.wrapped else command.own or guessed):
         return None
     sure = item.certain and command.own and not command.plugins
     stated = releases.how != "defaulted" or (guessed and not command.floating)

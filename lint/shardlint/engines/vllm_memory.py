@@ -17,7 +17,7 @@ from shardlint.engines.vllm_models import PADDED, may_be_whole, shape
 from shardlint.engines.vllm_stages import stage_layers
 from shardlint.footprint import Beside, Cache, Part, Settings, ShareOf
 from shardlint.matrices import Place, Weight
-from shardlint.plan import Device, Layout, ModelFacts, Ranks
+from shardlint.plan import Device, Layout, ModelFacts, Ranks, Releases
 
 EXPERTS: Final = ("expert",)
 ADAPTED: Final = frozenset({"attention", "linear_attention", "dense_ffn", "shared_expert"})
@@ -37,10 +37,15 @@ class VLLMMemory:
         self.release = release
         adapted = vllm_run.rules(release)["lora_experts"]["value"]
         self.adapted = ADAPTED | {"expert"} if adapted else ADAPTED
+        self.loads_whole: bool = vllm_run.rules(release)["online_whole"]["value"]
         self.cuts: Hashable = (vllm_kernels.alike(release), adapted)
         self.key: Hashable = (
             vllm_beside.alike(release), vllm_cache_rules.rules(release), vllm_kernels.alike(release)
         )  # fmt: skip
+
+    def serves(self, model: ModelFacts) -> bool:
+        first = shape(model).first
+        return first is None or not Releases(self.release, self.release).within(None, first)
 
     # ---------------------------------------------------------------------------------- weights
 

@@ -91,6 +91,7 @@ class Shape:
     """The tower can be kept whole on every rank (`--mm-encoder-tp-mode data`)."""
     every_stage: frozenset[Place]
     """What the class builds on each pipeline stage, whichever of them needs it."""
+    first: str | None
     whole_for_sequences: frozenset[str]
     """FFNs that are whole on each rank where ranks have parts of a sequence."""
 
@@ -136,6 +137,7 @@ def _shape(model: ModelFacts) -> Shape:
         and (model.dense_ffn is True or model.moe_layers == ())
         and model.model_type not in _table()["experts_by_default"],
         encoder_whole=bool(row.get("encoder_data_mode")),
+        first=row.get("first"),
         every_stage=frozenset({"tower", *built.get("every_stage", ())}),
         whole_for_sequences=frozenset(built.get("whole_for_sequences", ())),
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
+from shardlint.engines.flags import HOLE, FlagTable, FlagView, ParsedWords
 from shardlint.engines.vllm_command import (
-    HOLE,
     Command,
     Version,
     option_name,

@@ -22,11 +22,14 @@ ELEMENT: Final = {"float32": 4, "float": 4}
 Runner: TypeAlias = Literal["v0", "v1", "v2"]
 Span: TypeAlias = Mapping[str, Any]
 
+MOST_SEEN: Final = 8
+"""Ranks up to which logs show what collectives take, and the tokens that experts gather."""
+
 INTERVALS: Final = (
     "share", "generation", "v0", "batch", "capture", "full_graphs", "graphs", "v2_runner",
     "v2_profiles", "persistent_counted", "experts", "latent", "sparse", "lora_experts",
     "scales_twice", "encoder_cache_expanded", "tower", "symmetric", "fused_all_reduce",
-    "context_whole",
+    "context_whole", "all2all", "online_whole", "free_checked",
 )  # fmt: skip
 RUNNERS: Final[tuple[Runner, ...]] = ("v0", "v1", "v2")
 

@@ -16,6 +16,7 @@ from shardlint.known import Known, combine
 from shardlint.plan import KvBudget, Memory
 
 GIB: Final = 2**30
+MOST_GIB: Final = 1 << 20
 DEFAULT_LORAS: Final = 1
 DEFAULT_LORA_RANK: Final = 16
 VARIABLES: Final = (
@@ -26,8 +27,11 @@ VARIABLES: Final = (
     "VLLM_ALLREDUCE_USE_SYMM_MEM",
     "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE",
     "VLLM_ALL2ALL_BACKEND",
+    "VLLM_USE_FLASHINFER_SAMPLER",
+    "VLLM_USE_V2_MODEL_RUNNER",
+    "all2all_backend",
 )
-"""Variables of the environment that change what memory is used for."""
+"""Variables of the environment that change what memory is used for, and an option of that kind."""
 MODALITIES: Final = ("image", "video")
 """With none of these, no vision tower is loaded."""
 
@@ -37,9 +41,9 @@ def memory(parsed: ParsedWords, options: Mapping[str, Known[Any]]) -> Memory:
     read, told = parsed.read, _Told(parsed, options)
     return Memory(
         budget=KvBudget(
-            share=read("--gpu-memory-utilization", flags.fraction),
+            share=read("--gpu-memory-utilization", _share),
             of="total",
-            bytes=read("--kv-cache-memory-bytes", flags.human),
+            bytes=told.cache_bytes(),
         ),
         max_model_len=read("--max-model-len", _length),
         max_num_seqs=read("--max-num-seqs", flags.whole),
@@ -51,7 +55,7 @@ def memory(parsed: ParsedWords, options: Mapping[str, Known[Any]]) -> Memory:
         prefix_caching=parsed.switched("--enable-prefix-caching"),
         chunked_prefill=parsed.switched("--enable-chunked-prefill"),
         dtype=read("--dtype", str),
-        offload=read("--cpu-offload-gb", flags.fraction).map(lambda gib: int(gib * GIB)),
+        offload=told.offload(),
         draft=told.any(_draft, "speculative_config", "spec_method", "spec_model",
                        "speculative_model"),
         draft_tokens=told.any(_draft_tokens, "speculative_config", "spec_tokens",
@@ -68,6 +72,20 @@ def memory(parsed: ParsedWords, options: Mapping[str, Known[Any]]) -> Memory:
             {name: options[name] for name in VARIABLES if name in options}
         ),
     )  # fmt: skip
+
+
+def _share(text: str) -> float:
+    found = flags.fraction(text)
+    if not 0 < found <= 1:  # also what is no number
+        raise ValueError(f"{text!r} is no share of memory")
+    return found
+
+
+def _gib(text: str) -> int:
+    found = flags.fraction(text)
+    if not 0 <= found <= MOST_GIB:
+        raise ValueError(f"{text!r} is no size in GiB")
+    return int(found * GIB)
 
 
 def _length(text: str) -> int:
@@ -95,6 +113,26 @@ class _Told:
         if all(fact.how == "defaulted" and fact.is_known for fact in facts):
             return Known.unset()
         return combine(function, *facts, how="stated")
+
+    def cache_bytes(self) -> Known[int]:
+        """The size of the KV cache (0: none is stated), unless a number of blocks replaces it."""
+        stated = self.parsed.read("--kv-cache-memory-bytes", flags.human)
+        if stated.values == (0,):
+            return Known.unset()
+        if stated.is_unset or self.parsed.last("--num-gpu-blocks-override") is None:
+            return stated
+        return Known.unknown("--num-gpu-blocks-override sets the size of the KV cache")
+
+    def offload(self) -> Known[int]:
+        """Bytes of weights in host memory; not known where only some layers or matrices may go."""
+        stated = self.parsed.read("--cpu-offload-gb", _gib)
+        if stated.values != (0,) and self.parsed.last("--cpu-offload-params") is not None:
+            return Known.unknown("--cpu-offload-params picks the weights that may be offloaded")
+        by_layer: Known[bool] = self.any(_prefetches, "offload_backend", "offload_group_size")
+        if by_layer.is_unset or by_layer.values == (False,):
+            return stated
+        reason = "how much is offloaded layer by layer is not known"
+        return Known.unknown(by_layer.reason or reason, by_layer.origin)
 
     def capture_sizes(self) -> Known[tuple[int, ...] | None]:
         sizes: Known[Any] = self._many("--cudagraph-capture-sizes")
@@ -128,6 +166,13 @@ class _Told:
 
 def _config(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _prefetches(backend: Any, group: Any) -> bool:
+    """config/offload.py: layers are offloaded in groups, whose weights are fetched ahead."""
+    if backend in (None, "auto"):
+        return bool(group)
+    return bool(backend == "prefetch")
 
 
 def _draft(config: Any, method: Any, model: Any, old: Any) -> str | None:

@@ -102,12 +102,18 @@ def _version(value: Any) -> str:
     return str(value).strip()
 
 
+UNITS: Final = {"k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}
+"""As vLLM reads lengths: 128k, 32K."""
+
+
 def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("a number")
     if not isinstance(value, str):
         return value
     text = value.strip().replace(",", "").replace("_", "")
+    if (unit := UNITS.get(text[-1:])) is not None and text[:-1].isdecimal():
+        return int(text[:-1]) * unit
     try:
         return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:

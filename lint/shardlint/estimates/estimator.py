@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from shardlint.demands import Demand, demand_of
+from shardlint.demands import Demand, demand_of, is_online
 from shardlint.engine import Engine, refuses
 from shardlint.estimates.asked import Asked, EstimateError, shown
 from shardlint.estimates.lookups import Said, card_of, model_of, release_of, release_within
@@ -17,7 +17,7 @@ from shardlint.project import Setup
 from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint
-from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
+from shardlint.sizing.storage import PLAIN, WIDE, Scheme, Storage, record_of, storage
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]
 
@@ -26,6 +26,8 @@ SIXTEEN_BITS: Final = ("auto", "half", "float16", "fp16", "bfloat16", "bf16")
 WIDE_TYPES: Final = ("float", "float32", "fp32")
 KV_TYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "none": "auto"}
 """Other words for the types of a KV cache."""
+LARGE_PARTS: Final = frozenset({"attention", "dense_ffn", "expert", "linear_attention"})
+"""Parts of a model without which its weights say nothing."""
 USUAL_LENGTH: Final = 8192
 """Tokens of the longest request of a question that says nothing of it, for a model that neither."""
 MOST_KEPT: Final = 4096
@@ -116,7 +118,7 @@ class Estimator:
         said = (*said, *said_release, *sorted(demand.model.doubts(())))
         return self._sized(
             engine, release, demand.model, demand.layout, demand.settings, demand.device, total,
-            said,
+            said, demand.online,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------------- parts
@@ -139,7 +141,7 @@ class Estimator:
     def _engine(self, name: str) -> Engine:
         engine = self.setup.engine(name.lower())
         if engine is None:
-            known = ", ".join(item.name for item in self.setup.engines)
+            known = ", ".join(item.name for item in self.setup.engines if item.releases())
             raise EstimateError(f"engine: {shown(name)} is not known; known are {known}")
         if not engine.releases():
             raise EstimateError(f"memory of {engine.label} is not modelled")
@@ -164,11 +166,13 @@ class Estimator:
         device: Device,
         total: int,
         said: Said,
+        online: bool = False,
     ) -> Estimate:
         rules = self._rules(engine, release)
         settings, said_length = _with_length(settings, facts)
         stored = _Stored(facts, settings.quantization, settings.dtype)
         key = (id(facts), stored.word, stored.dtype)
+        online = online or is_online(facts.quantization, settings.quantization)
         kept = self._kept.get(key)
         if kept is None or kept[0] is not facts:
             kept = self._kept[key] = (facts, *stored.made())
@@ -176,11 +180,15 @@ class Estimator:
         if model.quantization == facts.quantization:  # the words say what the checkpoint says
             settings = replace(settings, quantization=None)
         ranks = engine.ranks(layout, model, None)
-        made = footprint(model, ranks, layout, settings, rules, storage_, device, total)
+        raw = storage({}, stored.plain) if online else None
+        made = footprint(model, ranks, layout, settings, rules, storage_, device, total, raw=raw)
         if made is None:
             what = f"model: the weights of {facts.id} are not known matrix by matrix"
             share = f"the share of memory that {engine.label} {release} uses is not known"
             raise EstimateError(share if facts.weights and facts.num_layers else what)
+        if lost := LARGE_PARTS & made.weights.unknown:
+            parts = ", ".join(sorted(lost))
+            raise EstimateError(f"how these weights of {facts.id} are stored is not known: {parts}")
         margin = band(model, made)
         return Estimate(
             asked=None,
@@ -276,6 +284,8 @@ def _settings(asked: Asked, rules: MemoryRules, facts: ModelFacts) -> tuple[Sett
         enforce_eager=asked.enforce_eager,
     )
     said = tuple(f"{name} means nothing to this engine" for name in unused)
+    if asked.concurrency and not (asked.isl or asked.osl):
+        said += ("concurrency says nothing without isl and osl",)
     if asked.max_model_len or facts.default_context or _positions(facts):
         return settings, said
     length = max(USUAL_LENGTH, (asked.isl or 0) + (asked.osl or 0))
@@ -301,7 +311,8 @@ def _said_layout(asked: Asked, layout: Layout, ranks: Ranks) -> Said:
     said = []
     experts = asked.ep
     if isinstance(experts, int) and not isinstance(experts, bool) and max(experts, 1) != ranks.ep:
-        said.append(f"expert parallelism reaches over {ranks.ep} ranks, not {experts}")
+        there = "experts are not shared out" if ranks.ep == 1 else f"EP reaches {ranks.ep} ranks"
+        said.append(f"{there}, not EP {experts}")
     if ranks.attention_tp != (asked.tp or 1):
         said.append(f"attention is cut over {ranks.attention_tp} ranks, not {asked.tp or 1}")
     if layout.dcp != (asked.dcp or 1):
@@ -325,7 +336,11 @@ class _Stored:
         more: Said = () if said is None else (said,)
         if self.dtype not in (*SIXTEEN_BITS, *WIDE_TYPES):
             more += (f"dtype {shown(self.dtype)} is not known: 16 bits are taken",)
-        return model, storage(record_, WIDE if self.dtype in WIDE_TYPES else PLAIN), more
+        return model, storage(record_, self.plain), more
+
+    @property
+    def plain(self) -> Scheme:
+        return WIDE if self.dtype in WIDE_TYPES else PLAIN
 
 
 # --------------------------------------------------------------------------------------- verdict
@@ -336,7 +351,8 @@ def _slack(made: Footprint) -> int:
 
     A cache of a stated size takes no notice of what is left: then that counts, too.
     """
-    spare = made.kv - (made.need or 1)
+    loads = made.total - made.at_load - made.beside.context
+    spare = min(made.kv - (made.need or 1), loads)
     if made.settings.kv_bytes is None or spare < 0:
         return spare
     return made.total - made.needed - made.kv
@@ -348,7 +364,8 @@ def _verdict(made: Footprint, margin: Band) -> Verdict:
         return "does_not_fit"  # both sizes are exact
     if slack - margin.below >= 0:
         return "fits"
-    return "tight" if slack + margin.above >= 0 else "does_not_fit"
+    most = slack + margin.above + made.beside.doubtful
+    return "tight" if most >= 0 else "does_not_fit"
 
 
 def _longest(made: Footprint, model: ModelFacts) -> int | None:
@@ -382,6 +399,6 @@ def _said_refusal(
     if found is None or found.advisory:
         return ()
     return (
-        f"{engine.label} {release} does not take this layout:"
-        f" {found.subject}, {found.left:,} against {found.right:,} ({found.rule})",
+        f"{engine.label} {release} does not take this layout ({found.rule}:"
+        f" {found.subject}, {found.left:,} and {found.right:,})",
     )

@@ -29,7 +29,10 @@ RELEASE: Final = re.compile(
 
 
 def release_of(known: Sequence[str], text: str | None, label: str) -> tuple[str, Said]:
-    """The opened release that a version is, or the nearest before it; else a middle one."""
+    """The release that a version is; a build: the opened one before it; else a middle one.
+
+    A release between two opened ones is sized with all that is known to be as old.
+    """
     if text is None:
         middle = known[len(known) // 2]
         return middle, (f"the release of {label} is not stated: {middle} is taken",)
@@ -44,7 +47,10 @@ def release_of(known: Sequence[str], text: str | None, label: str) -> tuple[str,
         return middle, (f"{label} {shown(text)} is not known: {middle} is taken",)
     before = [at for at, one in enumerate(versions) if one is not None and one <= asked]
     nearest = known[before[-1] if before else 0]
-    exact = version(nearest) == asked and not (found and found[4])
+    built = bool(found and found[4])
+    if not built and first < asked < last and version(nearest) != asked:
+        return name, (f"{label} {name} was not opened: it lies behind {nearest}",)
+    exact = version(nearest) == asked and not built
     return nearest, () if exact else (f"{label} {nearest} is taken for {text.strip()}",)
 
 
@@ -90,7 +96,8 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
     device = found.only or _usual(setup, name, found.values, gib)
     said: Said = tuple(sorted(found.assumes))
     if len(found.values) > 1:
-        said += (f"{name} is read as {_described(device)}",)
+        shown_as = device.name if gib is not None else _described(device)
+        said += (f"{name} is read as {shown_as}",)
     total = int(gib * GIB) if gib is not None else capacity(device)
     if total is None:
         raise EstimateError(f"gpu: the memory of {device.name} is not known: state gpu_mem_gib")
@@ -131,11 +138,22 @@ def model_of(setup: Setup, name: str) -> tuple[ModelFacts, Said]:
     except ModelError as error:
         raise EstimateError(f"model: {error}") from None
     if facts is None:
-        raise EstimateError(f"model: {shown(name)} is neither in the catalogue nor a path")
+        if _is_folder(name):
+            raise EstimateError(f"model: {shown(name)} has no config.json")
+        raise EstimateError(
+            f"model: {shown(name)} is neither in the catalogue nor a path; --online asks the Hub"
+        )
     said: Said = tuple(sorted(facts.doubts(())))
     if facts.provenance != "config.json" and name.lower() != facts.id.lower():
         said = (f"{name} is read as {facts.id}", *said)
     return _stored(setup, name, facts, said)
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 CONVERTED: Final = "-hf"

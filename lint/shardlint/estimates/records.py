@@ -39,7 +39,7 @@ def memory_record(found: Estimate) -> dict[str, Any]:
     return {
         "fits": found.fits,
         "verdict": found.verdict,
-        "weights_gib_per_gpu": gib(made.weights.bytes - made.offloaded),
+        "weights_gib_per_gpu": gib(made.held),
         "kv_bytes_per_token_per_gpu": None if cache is None else _plain(cache.bytes_per_token),
         "kv_cache_gib_per_gpu": gib(max(0, made.kv)),
         "kv_cache_tokens": tokens,

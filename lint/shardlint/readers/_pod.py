@@ -167,6 +167,11 @@ def _mount(container: Node) -> Node | None:
     return None
 
 
+def mounts_shm(container: Node) -> bool:
+    """Whether the container mounts something on /dev/shm itself."""
+    return _mount(container) is not None
+
+
 def _without_mount(pod: Pod, container: Node) -> tuple[Known[int], bool, dict[str, Site]]:
     mounts = container.get("volumeMounts")
     if pod.spec is None:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
+from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
+from shardlint.readers.dynamo import DynamoReader
 from shardlint.readers.gitops import GitopsReader
+from shardlint.readers.grove import GroveReader
 from shardlint.readers.helm_templates import HelmTemplateReader
 from shardlint.readers.helm_values import HelmValuesReader
+from shardlint.readers.kaito import KaitoReader
+from shardlint.readers.knative import KnativeReader
+from shardlint.readers.kthena import KthenaReader
+from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
+from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
+from shardlint.readers.nim import NimReader
+from shardlint.readers.ome import OmeReader
 from shardlint.readers.production_stack import ProductionStackReader
+from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
 
 
@@ -19,11 +31,23 @@ from shardlint.readers.shell import ShellReader
 def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
-        ComposeReader(),
         GitopsReader(),
         HelmTemplateReader(),
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),
+        LeaderWorkerSetReader(),
+        KnativeReader(),
+        KthenaReader(),
+        OmeReader(),
+        LlmazReader(),
+        ComposeReader(),
         ShellReader(),
+        RayReader(),
+        AibrixReader(),
+        KubeAIReader(),
+        KaitoReader(),
+        DynamoReader(),
+        GroveReader(),
+        NimReader(),
     )

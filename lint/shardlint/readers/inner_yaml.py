@@ -31,6 +31,17 @@ def inner_yaml(node: Node) -> list[Node]:
     return roots
 
 
+def inner(node: Node) -> Node | None:
+    """The map or list that a scalar holds as YAML; None where it holds none."""
+    if node.kind != "scalar" or (":" not in node.value and "-" not in node.value):
+        return None
+    try:
+        roots = inner_yaml(node)
+    except YamlError:
+        return None
+    return roots[0] if len(roots) == 1 and roots[0].kind != "scalar" else None
+
+
 def _literal(node: Node, mapped: Mapped) -> bool:
     """The lines of the inner text are lines of the file, each character where it stands."""
     one_line = node.style != ">" and "\n" not in node.source.text[node.span.start : node.span.end]
@@ -52,13 +63,3 @@ def nodes_of(roots: list[Node]) -> Iterator[Node]:
         if not node.alias:
             todo.extend(node.items)
             todo.extend(part for pair in node.pairs for part in pair)
-
-
-def inner(node: Node) -> Node | None:
-    """The first document in the text of a scalar; None where it is no YAML."""
-    if node.kind != "scalar":
-        return None
-    try:
-        return next(iter(inner_yaml(node)), None)
-    except YamlError:
-        return None

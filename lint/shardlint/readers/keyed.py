@@ -13,7 +13,7 @@ from typing import Any
 
 from shardlint.known import Text
 from shardlint.plan import Refusal, Site
-from shardlint.readers.edits import EntrySite
+from shardlint.readers.edits import EntrySite, Tree, add_entry
 from shardlint.readers.yaml_tree import MAX_DEPTH, Node
 from shardlint.record import record
 from shardlint.source import Edit, Mapped
@@ -117,11 +117,40 @@ class KeySite:
     def set(self, value: str) -> list[Edit] | Refusal:
         found = self.value
         if found is None:
-            return EntrySite(self.node, self.key).set(value)
+            return _empty(self.node, self.key) or EntrySite(self.node, self.key).set(value)
         place = found.text().editable if found.kind == "scalar" else None
         if place is None:
             return Refusal(f"{self.key} is not written as one word")
         return [Edit(place.file, place.span, value)]
+
+
+@record
+class PathSite:
+    """A key below a map: its value is replaced where it stands, else all keys are written."""
+
+    node: Node
+    path: tuple[str, ...]
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        node, rest = self.node, list(self.path)
+        while rest and (found := node.get(rest[0])) is not None:
+            if not any(found is own for _, own in node.pairs):
+                return Refusal(f"{rest[0]} is merged from elsewhere")
+            if len(rest) == 1:
+                return KeySite(node, rest[0]).set(value)
+            node, rest = found, rest[1:]
+        if (refusal := _empty(node, rest[0])) is not None:
+            return refusal
+        tree: Tree = value
+        for key in reversed(rest[1:]):
+            tree = {key: tree}
+        return add_entry(node, rest[0], tree, self.node)
+
+
+def _empty(node: Node, key: str) -> Refusal | None:
+    """Why a key without a value is not written once more."""
+    there = any(own.value == key for own, _ in node.pairs)
+    return Refusal(f"{key} is written without a value") if there else None
 
 
 def key_sites(node: Node, keys: Mapping[str, str]) -> dict[str, Site]:

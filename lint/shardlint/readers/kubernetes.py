@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from shardlint.known import Known, combine
-from shardlint.plan import Fleet, Router, Scaler, ServingPlan
+from shardlint.plan import Fleet, Router, Scaler, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._scalers import scalers_of
+from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import (
     Owner,
@@ -90,7 +91,16 @@ def owner_of(node: Node, kind: str, path: str) -> Owner:
         if kind in REPLICATED
         else Fleet(),
         placement={"ordered": _ordered(node)} if kind == "StatefulSet" else {},
+        sites=_count_site(node, kind),
     )
+
+
+def _count_site(node: Node, kind: str) -> Mapping[str, Site]:
+    """The replicas of a Deployment; the pods of a StatefulSet may be parts of one engine."""
+    spec = node.get("spec")
+    if kind == "StatefulSet" or spec is None or spec.get("replicas") is None:
+        return {}
+    return {"replicas": KeySite(spec, "replicas")}
 
 
 def _ordered(node: Node) -> Known[bool]:

@@ -93,6 +93,8 @@ class Host:
     fleet: Fleet = Fleet()
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
     reinstalled: bool = False
+    release: Known[str] = Known.unset()
+    """The engine's release, where something else than the image states it."""
     platform: str | None = None
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Fields of the layout as the platform makes them, whatever the command line says."""
@@ -108,6 +110,7 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
     """The plan of a process, None if no engine recognises it."""
     for engine in context.engines:
         tag = Known.unset() if host.reinstalled else _version_tag(launch, engine)
+        tag = tag if host.release.is_unset else host.release
         releases = context.releases(engine, tag)
         reading = engine.read(launch, releases)
         if reading is not None:
@@ -130,7 +133,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=_tag(launch),
+        tag=_tag(launch) if host.release.is_unset else host.release,
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -141,7 +144,7 @@ def _plan(
         namespace=host.namespace,
         labels=host.labels,
         layout=reading.layout,
-        effective=replace(engine.effective(reading.layout), **host.effective),
+        effective=replace(_effective(engine, reading.layout, host.placement), **host.effective),
         placement=_placement(host.placement, launch, env, narrowing),
         fleet=host.fleet,
         memory=reading.memory,
@@ -158,6 +161,24 @@ def _plan(
     return replace(plan, unknowns=tuple(_unknowns(plan)))
 
 
+BY_RAY = "ray"
+"""The executor that lets a Ray cluster place the ranks."""
+
+
+def _effective(engine: Engine, layout: LayoutFacts, placement: Placement) -> LayoutFacts:
+    """The layout with defaults; pods of a group that are joined by Ray are there to be used by it.
+
+    Releases differ in whether they take Ray without being asked, so that this is assumed.
+    """
+    filled = engine.effective(layout)
+    asked = not (layout.executor.is_unset and layout.nnodes.is_unset)
+    alone = not engine.checked or placement.joined is None or not placement.pods_per_group.is_known
+    if asked or alone:
+        return filled
+    assumed = f"the ranks are placed by Ray ({placement.joined})"
+    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(assumed,)))
+
+
 def _placement(
     placement: Placement, launch: Launch, env: Mapping[str, Text], narrowing: Sequence[str]
 ) -> Placement:
@@ -171,7 +192,7 @@ def _placement(
         env=MappingProxyType({**placement.env, **shown}),
         device_ids=ids,
         device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
-        wants_gpu=not cpu_build(launch.image.only, env),
+        wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env),
     )
 
 
@@ -293,7 +314,8 @@ def _sites(
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
     if not engine.checked:
         return MappingProxyType(sites | dict(host.written))
-    editable = [name for name in EDITABLE if engine.flag_name(name, releases=versions) is not None]
+    takes = reading.releases.or_default(versions)
+    editable = [name for name in EDITABLE if engine.flag_name(name, releases=takes) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in editable}
     slot = _slot([flag for flag in stated.values() if flag], reading, argv, host)
     like = (slot.like.written.value or "") if slot and slot.like else ""
@@ -435,11 +457,27 @@ def ray_in(node: Node) -> str | None:
 
 
 def around(host: Host, started: Sequence[Process], elsewhere: str | None = None) -> Host:
-    """The host with what its processes say of it: that others join in, that releases change."""
+    """The host with what its processes say of it: that others join in, that releases change.
+
+    An object that says how many pods belong together is believed.
+    """
     placement = host.placement
-    if reason := elsewhere or joins_hosts(started):
-        placement = replace(placement, pods_per_group=Known.unknown(reason))
+    reason = elsewhere or joins_hosts(started)
+    if reason is None and (placement.pods_per_group.only or 1) > 1:
+        reason = _script_in(started)
+    if reason:
+        pods = placement.pods_per_group.or_default(Known.unknown(reason))
+        placement = replace(placement, pods_per_group=pods, joined=reason)
     return replace(host, placement=placement, reinstalled=reinstalls(started))
+
+
+def _script_in(started: Sequence[Process]) -> str | None:
+    """A script that is not read: in pods that belong together it may start a cluster."""
+    for process in started:
+        for word in process.argv[:3]:
+            if re.search(r"\.(sh|bash|py)$", word.value or ""):
+                return f"{basename(word.value or '')} may start a cluster"
+    return None
 
 
 def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Host]]:

@@ -47,18 +47,19 @@ class Owner:
 
     What the object's operator adds: `command` and `arguments` run where a container has no command,
     before its own arguments, `more` behind them; `env` are variables, which win over those of the
-    container; `image` stands in for one that is not stated; `mounted` are paths in the container
-    with the models that are found there. `nodes` are the pods of one replica, `placement` further
-    fields of Placement that the object decides, `devices` the devices of a container that does not
-    ask for any itself, `effective` fields of the layout as the operator makes them, whatever is
-    asked; `remarks` is what it passes over. `sites` write what the object states. `role` is that of
-    its containers, `kind` how the plan is called.
+    container; `image` stands in for one that is not stated, and `engine` says what runs where image
+    and command do not; `mounted` are paths in the container with the models that are found there.
+    `nodes` are the pods of one replica, `placement` further fields of Placement that the object
+    decides, `devices` the devices of a container that does not ask for any itself, `effective`
+    fields of the layout as the operator makes them, whatever is asked; `remarks` is what it passes
+    over. `sites` write what the object states. `role` is that of its containers, `kind` how the
+    plan is called, `labels` are those that the pods get beside their own.
     """
 
     node: Node
     kind: str
     path: str
-    pod: tuple[str, ...] = ()
+    pod: tuple[str | int, ...] = ()
     whole: bool = True
     title: str | None = None
     role: str | None = None
@@ -71,10 +72,12 @@ class Owner:
     more: tuple[Text, ...] = ()
     env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     image: Known[str] = Known.unset()
+    engine: str | None = None
     mounted: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     effective: Mapping[str, Known[Any]] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[Remark, ...] = ()
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     platform: str | None = None
 
     @property
@@ -87,7 +90,8 @@ class Owner:
 
     def pod_labels(self) -> Mapping[str, str]:
         """Labels of the pods, which is where selectors look."""
-        return string_map(self.node.get(*self.pod, "metadata", "labels"))
+        own = string_map(self.node.get(*self.pod, "metadata", "labels"))
+        return MappingProxyType({**own, **self.labels}) if self.labels else own
 
     def notes(self) -> Mapping[str, Node]:
         """Annotations of the object and of its pods."""
@@ -161,7 +165,7 @@ def container_plans(
         args = (*(holes.item(expanded(w, env, holes)) for w in owner.arguments), *args)
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
-    host = _host(owner, spec, node, path, context)
+    host = host_of(owner, spec, node, path, context)
     started = processes((*command, *args), env, _argv_origin(node))
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
@@ -172,6 +176,7 @@ def container_plans(
             image=_image(image, holes).or_default(owner.image),
             env=MappingProxyType({k: holes.restored(v) for k, v in process.env.items()}),
             argv_complete=bool(command) or process.of_script,
+            engine=owner.engine,
         )
         plan = plan_of(launch, during_it, context)
         if plan is not None:
@@ -209,7 +214,8 @@ def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Te
 # ----------------------------------------------------------------------- what surrounds a container
 
 
-def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
+def host_of(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadContext) -> Host:
+    """What an owner's container is to an engine in it."""
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
     label, device = _card(spec, resource, context)
@@ -217,6 +223,9 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     startup = startup_budget(node)
     fields, more = surroundings(pod, node)
+    kinds = {item.kind for item in device.values}
+    if kinds == {"mig"} or kinds == {"shared"}:
+        fields["device_kind"] = device.map(lambda item: item.kind)
     placement = Placement(
         pods_per_group=owner.nodes,
         gpus_per_pod=count,
@@ -349,13 +358,29 @@ def _card(
         {name: tuple(node.value for node in nodes) for name, nodes in labels.items()}
     )
     if key is None:
-        return Known.unset(), device
+        return _family(labels, context) if device.is_unset else (Known.unset(), device)
     nodes = labels[key]
     if len(nodes) == 1:
         return Known.of(nodes[0].value, nodes[0].origin), device
     cases = tuple(Case(node.value, (("label", node.value),)) for node in nodes)
     return Known(cases, None, nodes[0].origin), device
 
+
+def _family(
+    labels: Mapping[str, list[Node]], context: ReadContext
+) -> tuple[Known[str], Known[Device]]:
+    """The card of a pool of nodes that is named after its instances: "g5-gpu-karpenter"."""
+    for name, nodes in labels.items():
+        words = re.split(r"[-_.]", nodes[0].value) if len(nodes) == 1 else []
+        for word in words if "gpu" in words else ():
+            _, device = context.labels({FAMILY: (word,)})
+            if device.is_known:
+                said = f"label {name}={nodes[0].value} names the family of the instances"
+                return Known.of(nodes[0].value, nodes[0].origin), device.assuming(said)
+    return Known.unset(), Known.unset()
+
+
+FAMILY = "karpenter.k8s.aws/instance-family"
 
 PARTED = ("shar", "replicas", "mps.", "mig", "partition")
 """Parts of the labels of nodes whose cards are handed out in parts."""
@@ -369,7 +394,12 @@ def _node_size(spec: Node | None, context: ReadContext) -> Known[int]:
     if any(sign in word for word in said for sign in PARTED):
         return Known.unset()  # such a node hands out more devices than it has cards
     size = context.node_size({k: words for k, words in values.items() if "instance" not in k})
-    return size if size.is_known else Known.unset()
+    if size.is_known:
+        return size
+    size = context.node_size(values)
+    if not size.is_known:
+        return Known.unset()
+    return size.assuming("the machine hands out its cards whole, each once")
 
 
 def _node_labels(spec: Node) -> dict[str, list[Node]]:
@@ -459,4 +489,5 @@ def _joined(text: Text, parts: list[Mapped], used: list[Text]) -> Text:
     alone = len(used) == 1 and sum(len(part) for part in parts) == len(used[0].mapped or " ")
     definition = used[0].editable if alone else None
     related = tuple(value.place for value in used)
-    return Text(replace(joined, literal=False), text.origin, None, related, definition)
+    assumes = text.assumes.union(*(value.assumes for value in used))
+    return Text(replace(joined, literal=False), text.origin, None, related, definition, assumes)

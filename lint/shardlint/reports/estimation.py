@@ -165,6 +165,13 @@ def _workload(found: Estimate) -> Iterator[tuple[str, str]]:
     held = found.requests(length)
     if asked is None or held is None:
         return
+    longest = found.made.settings.max_model_len
+    if longest is not None and length > longest:
+        yield (
+            "workload",
+            f"requests of {length:,} tokens are longer than the longest of {longest:,}",
+        )
+        return
     has = f"a replica holds {held:,.1f} of them, {int(held * length):,} tokens"
     if asked.concurrency is None:
         yield "workload", f"requests of {length:,} tokens: {has}"
@@ -189,6 +196,8 @@ def _short_of(found: Estimate) -> str:
     made = found.made
     if found.fits:
         return ""
+    if made.at_load + made.beside.context > made.total and made.at_load > made.held:
+        return f": {made.at_load / GIB:.1f} GiB of weights are held while they are loaded"
     if made.kv <= 0:
         over = f"{made.needed / GIB:.1f} GiB are needed before the first token"
         return f": {over}, {made.budget / GIB:.1f} GiB may be used"
@@ -199,7 +208,7 @@ def _short_of(found: Estimate) -> str:
 def short(found: Estimate) -> Iterator[str]:
     """Two lines for `inspect`."""
     made = found.made
-    weights = (made.weights.bytes - made.offloaded) / GIB
+    weights = made.held / GIB
     total, kv = made.total / GIB, max(0, made.kv) / GIB
     yield f"weights {weights:.1f} GiB and KV cache {kv:.1f} GiB of {total:.1f} GiB a GPU"
     tokens, longest, many = made.tokens, made.settings.max_model_len, made.concurrency

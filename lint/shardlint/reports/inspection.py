@@ -11,7 +11,7 @@ from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_rec
 from shardlint.known import Known
 from shardlint.plan import Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
-from shardlint.reports import estimation
+from shardlint.reports import estimation, gpu_table
 from shardlint.reports.words import counted
 
 FIELDS = {
@@ -37,6 +37,7 @@ def as_json(project: Project, origins: bool = False) -> dict[str, Any]:
         "schema_version": 1,
         "plans": [_plan(plan, project, origins) for plan in project.plans],
         "routers": [_router(router) for router in project.routers],
+        "gpus": gpu_table.as_records(gpu_table.rows(project)),
     }
 
 
@@ -59,6 +60,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "kind": plan.kind,
         "file": plan.file,
         "role": plan.role,
+        "platform": plan.platform,
         "group": None,
         "stated": {
             "engine": plan.engine,
@@ -199,6 +201,9 @@ def write_text(project: Project, out: TextIO) -> None:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
+    table = tuple(gpu_table.lines(gpu_table.rows(project)))
+    if table:
+        out.write("\n".join(table) + "\n\n")
     plans, files = len(project.plans), len(project.readings)
     out.write(f"{counted(plans, 'plan')} in {counted(files, 'file')}\n")
 
@@ -211,6 +216,10 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     yield f"{plan.name} ({plan.kind}) {plan.file}:{place.line}"
     releases = " or ".join(str(item) for item in plan.versions.values)
     yield f"  engine    {label} {releases}".rstrip()
+    if plan.platform is not None:
+        yield f"  platform  {plan.platform}"
+    if plan.role is not None:
+        yield f"  role      {plan.role}"
     yield f"  model     {_model(plan)}"
     if ranks is not None:
         yield f"  layout    {_product(plan, ranks)}"
@@ -220,6 +229,9 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
         f" × {gpu}" if gpu else ""
     )
+    routing = _routing(plan, project)
+    if routing is not None:
+        yield f"  router    {routing['policy']}: {', '.join(routing['awareness'])}"
     memory, _ = plan_memory(plan, project)
     for at, line in enumerate(estimation.short(memory) if memory else ()):
         yield f"  {'' if at else 'memory':<9} {line}"
@@ -250,7 +262,7 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
     gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
-        return f"{inside} = {gpus}"
+        return f"{inside} = {gpus}" + ("; one lost GPU stops all" if ranks.gpus > 1 else "")
     kind = "coupled engines" if ranks.coupled > 1 else "independent engines"
     lost = f"one lost GPU stops {ranks.world_size * max(1, ranks.coupled)} of {ranks.gpus}"
     product = f"TP {layout.tp} × PP {layout.pp} × DP {layout.dp} = {gpus}"

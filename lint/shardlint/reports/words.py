@@ -47,7 +47,19 @@ def with_help(finding: Finding) -> str:
 
 def estimated(estimate: Mapping[str, Any]) -> str:
     """`{"kv_copies": {"before": 2, "after": 1}, "gpus": 8}`: "KV copies 2 → 1, GPUs 8"."""
-    return ", ".join(f"{_quantity(name)} {_amount(value)}" for name, value in estimate.items())
+    return ", ".join(_change(name, value) for name, value in estimate.items())
+
+
+LARGE = 2**28
+"""Bytes from which on GiB are easier to read."""
+
+
+def _change(name: str, value: Any) -> str:
+    sizes = value.values() if isinstance(value, Mapping) else ()
+    if name.endswith("_bytes") and max(sizes, default=0) >= LARGE:
+        shown = " → ".join(f"{value[at] / 2**30:,.1f}" for at in ("before", "after"))
+        return f"{_quantity(name.removesuffix('_bytes'))} {shown} GiB"
+    return f"{_quantity(name)} {_amount(value)}"
 
 
 def _quantity(name: str) -> str:

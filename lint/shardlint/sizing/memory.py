@@ -213,10 +213,12 @@ def footprint(
     device: Device,
     total: int,
     held: Weights | None = None,
+    raw: Storage | None = None,
 ) -> Footprint | None:
     """The memory of the fullest GPU; None where the matrices of the model are not known.
 
-    `held` are its weights, where a release with the same cuts gave them already.
+    `held` are its weights, where a release with the same cuts gave them already. `raw` is how the
+    checkpoint stores them, where the engine is to quantize them itself.
     """
     device = replace(device, memory_mib=total // MIB)
     settings = rules.settled(asked, model, layout, device)
@@ -234,11 +236,28 @@ def footprint(
         cache=rules.cache(model, ranks, layout, settings, device),
         settings=settings,
         offloaded=offloaded,
+        loading=_loading(model, ranks, layout, settings, rules, raw) or held.bytes,
         assumes=beside.assumes + _left_out(settings),
     )
     budget = _budget(made, rules.share_of, settings.share)
     stated = settings.kv_bytes
     return replace(made, budget=budget, kv=budget - made.needed if stated is None else stated)
+
+
+def _loading(
+    model: ModelFacts,
+    ranks: Ranks,
+    layout: Layout,
+    settings: Settings,
+    rules: MemoryRules,
+    raw: Storage | None,
+) -> int:
+    """Bytes of the weights as the checkpoint has them, where all of them are loaded so."""
+    if raw is None or not rules.loads_whole:
+        return 0
+    plain = replace(model, quantization=MappingProxyType({}))
+    whole = weights(plain, ranks, layout, settings, rules, raw)
+    return 0 if whole is None or whole.unknown else whole.bytes
 
 
 def _left_out(settings: Settings) -> tuple[str, ...]:
@@ -249,10 +268,11 @@ def _left_out(settings: Settings) -> tuple[str, ...]:
 
 
 def on_more(made: Footprint, total: int) -> Footprint:
-    """The same on a card with another memory, where all else stays: what is gained is cache."""
+    """The same on a card with another memory and without what is doubtful: the gain is cache."""
     share = made.settings.share or 0
     gained = int((total - made.total) * share)
-    cache = 0 if made.settings.kv_bytes is not None else gained
+    fixed = made.settings.kv_bytes is not None
+    cache = 0 if fixed else gained + made.beside.doubtful
     return replace(made, total=total, budget=made.budget + gained, kv=made.kv + cache)
 
 
