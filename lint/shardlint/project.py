@@ -501,7 +501,7 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
     if pods.how != "defaulted":
         return None  # the object counts groups
     layout, devices = plan.effective.world().only, plan.placement.devices.only
-    if layout is None or layout.nnodes > 1:
+    if layout is None or layout.nnodes > 1 or (pods.only or 1) > 1:
         return None
     ranks = engine.ranks(layout, plan.model_facts.only, devices)
     several = ranks.gpus_per_pod != ranks.gpus

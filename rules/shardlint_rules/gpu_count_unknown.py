@@ -50,7 +50,7 @@ class GpuCountUnknown(Rule):
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
         inside = not plan.placement.on_host and not plan.image.is_unset
-        asked = inside and plan.placement.wants_gpu
+        asked = inside and plan.placement.wants_gpu and plan.placement.certain
         return engine.reads(self.name) is not None and asked and not stated.is_known
 
     def check(self, world: World) -> Iterator[Found]:

@@ -75,19 +75,34 @@ class RoutingBlind(Rule):
     def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
         if router.awareness:
             return
-        counts = [plan.fleet.replicas.only or 0 for plan in plans if _caches(plan)]
-        total = sum(counts)
+        plans = _most(plans)
+        total = sum(_replicas(plan) for plan in plans)
         if total < 2:
             return
+        what = "this Service" if router.kind == "service" else "this router"
         yield Found(
             message=(
-                f"this Service spreads requests over {total} replicas without looking at their"
+                f"{what} spreads requests over {total} replicas without looking at their"
                 f" prefix caches: the next turn of a conversation meets its own on 1 of {total}"
             ),
             at=router.origin,
             related=tuple(_note(plan) for plan in plans if plan.fleet.replicas.origin),
             help="an InferencePool with an endpoint picker, or another prefix-aware router",
         )
+
+
+def _most(plans: Sequence[ServingPlan]) -> list[ServingPlan]:
+    """Those that serve one model: a request for it has no other choice. The model with most."""
+    models: dict[str, list[ServingPlan]] = {}
+    for plan in plans:
+        if _caches(plan):
+            models.setdefault(plan.model.only or "", []).append(plan)
+    found = list(models.values())
+    return max(found, key=lambda group: sum(map(_replicas, group)), default=[])
+
+
+def _replicas(plan: ServingPlan) -> int:
+    return plan.fleet.replicas.only or 0
 
 
 def _caches(plan: ServingPlan) -> bool:

@@ -22,6 +22,7 @@ KINDS = (
     "kaito-workspace", "dynamo-dgd", "nimservice",
     "vllm-config-yaml", "sglang-config-yaml", "trtllm-config-yaml", "slurm", "skypilot", "systemd",
     "kserve-isvc", "kserve-servingruntime", "kserve-llmisvc",
+    "production-stack-values", "llmd-modelservice-values", "helm-values", "helm-template",
 )  # fmt: skip
 EDITABLE = ("tp", "pp", "dp", "gpus_per_pod")
 

@@ -50,6 +50,12 @@ def test_a_value_is_written_where_it_stands_or_as_a_new_key(key: str, after: str
     assert apply(TEXT, edits) == after
 
 
+def test_anchors_that_repeat_each_other_end() -> None:
+    rows = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
+    assert 81 == len(Keyed().words(node("\n".join(rows))))
+    assert 2 == len(Keyed().words(node("a: &a [*a]")))
+
+
 def test_a_map_is_no_value() -> None:
     assert isinstance(KeySite(node(), "compilation_config").set("2"), Refusal)
 

@@ -196,7 +196,7 @@ def test_two_engines_in_one_pod_are_two_plans() -> None:
 
 
 def test_go_templates_are_skipped_with_a_reason() -> None:
-    text = pod("args: [--model, org/m]") + "{{- if .Values.gpu }}\n{{- end }}\n"
+    text = "kind: Pod\n{{- if .Values.gpu }}\nspec: {}\n{{- end }}\n"
     assert (("pod.yaml", "a Go template"),) == reading.project(text, FILE).skipped
 
 

@@ -71,20 +71,28 @@ def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
             assert check_site(text, name, index, "shm_bytes", 16 * 2**30) is None
 
 
-def test_nearly_every_layout_of_a_real_manifest_can_be_set(shared: Path) -> None:
-    """Where nothing can be written there is nothing to fix."""
+PLAIN = ("k8s-", "docker-compose", "shell")
+
+
+@pytest.mark.parametrize(("plain", "least", "most"), [(True, 60, 0.1), (False, 150, 0.12)])
+def test_nearly_every_layout_of_a_real_manifest_can_be_set(
+    plain: bool, least: int, most: float, shared: Path
+) -> None:
+    """Where nothing can be written there is nothing to fix; a chart may do more with a new key."""
     assert shared.is_dir()
     refusals = []
     count = 0
     for name in corpus():
+        if name.startswith(PLAIN) is not plain:
+            continue
         text = text_of(name)
         for index, each in enumerate(project(text, name).plans):
             if each.engine == "vllm":
                 found = [check_site(text, name, index, field, 16) for field in EDITABLE[:3]]
                 count += len(found)
                 refusals += [(name, reason) for reason in found if reason]
-    assert count > 60
-    assert len(refusals) <= 0.1 * count, refusals
+    assert count > least
+    assert len(refusals) <= most * count, refusals
 
 
 # ------------------------------------------------------------------------- lists of words

@@ -9,7 +9,10 @@ from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
 from shardlint.readers.engine_config import EngineConfigReader
+from shardlint.readers.gitops import GitopsReader
 from shardlint.readers.grove import GroveReader
+from shardlint.readers.helm_templates import HelmTemplateReader
+from shardlint.readers.helm_values import HelmValuesReader
 from shardlint.readers.kaito import KaitoReader
 from shardlint.readers.knative import KnativeReader
 from shardlint.readers.kserve import KServeReader
@@ -19,8 +22,10 @@ from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.llmaz import LlmazReader
+from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
+from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
 from shardlint.readers.skypilot import SkyPilotReader
@@ -32,6 +37,11 @@ from shardlint.readers.systemd import SystemdReader
 def shardlint_readers() -> Iterable[Reader]:
     return (
         KubernetesReader(),
+        GitopsReader(),
+        HelmTemplateReader(),
+        HelmValuesReader(),
+        LlmdReader(),
+        ProductionStackReader(),
         LeaderWorkerSetReader(),
         KnativeReader(),
         KthenaReader(),

@@ -123,7 +123,7 @@ class OptionSite:
         found = self._item(self.flag.written)
         if found is not None:
             node, item = found
-            more = _insert_items(self.source, node, item, [_quote(given, item)])
+            more = insert_items(self.source, node, item, [_quote(given, item)])
             return more if isinstance(more, Refusal) else [*renamed, *more]
         return [replace(renamed[0], text=value)]
 
@@ -226,7 +226,7 @@ class Slot:
         for node in self.nodes:
             for item in node.items:
                 if item.span == self.after.origin.span and _is_word(item, self.after):
-                    return _insert_items(self.source, node, item, self._quoted(item, words))
+                    return insert_items(self.source, node, item, self._quoted(item, words))
         if self.nodes and not any(_holds(node, self.after) for node in self.nodes):
             return Refusal(f"no place was found for {name}")
         at = self.after.origin.span.end
@@ -310,7 +310,7 @@ def _quote(word: str, like: Node) -> str:
     return f"{quote}{word}{quote}"
 
 
-def _insert_items(
+def insert_items(
     source: Source, node: Node, item: Node, words: Sequence[str]
 ) -> list[Edit] | Refusal:
     """Write words as items of a list, after one of its items."""

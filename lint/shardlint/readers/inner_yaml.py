@@ -23,7 +23,7 @@ def inner_yaml(node: Node) -> list[Node]:
     except YamlError as error:
         raise YamlError(str(error), _placed(mapped, error.span)) from None
     literal = _literal(node, mapped)
-    for inner in list(_all(roots)):
+    for inner in list(nodes_of(roots)):
         inner.span = _placed(mapped, inner.span)
         inner.source = node.source
         # A node of an alias is one that shows its place and is not edited there.
@@ -54,7 +54,7 @@ def _placed(mapped: Mapped, span: Span) -> Span:
     return mapped.span(min(span.start, last), min(span.end, last))
 
 
-def _all(roots: list[Node]) -> Iterator[Node]:
+def nodes_of(roots: list[Node]) -> Iterator[Node]:
     """Every node with its keys, each once; what an alias repeats is met at its anchor."""
     todo = list(roots)
     while todo:

@@ -81,11 +81,11 @@ def _plans(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]
         spec = node.get(*POD_SPECS[kind])
         if spec is not None and spec.kind == "map":
             spec_path = path + "".join(f"/{step}" for step in POD_SPECS[kind])
-            for plan in pod_plans(_owner(node, kind, path), spec, spec_path, context):
+            for plan in pod_plans(owner_of(node, kind, path), spec, spec_path, context):
                 yield _grouped(plan, kind)
 
 
-def _owner(node: Node, kind: str, path: str) -> Owner:
+def owner_of(node: Node, kind: str, path: str) -> Owner:
     replicas = integer(node.get("spec", "replicas"))
     return Owner(
         node=node,
@@ -118,19 +118,23 @@ def _ordered(node: Node) -> Known[bool]:
 
 
 def _surge(node: Node, kind: str, replicas: Known[int]) -> Known[int]:
-    """Pods that an update starts while no old one may stop; 25 % each where nothing is stated."""
+    """25 % each where nothing is stated."""
     if kind != "Deployment":
         return Known.unset()
-    strategy = node.get("spec", "strategy")
+    return surge(node.get("spec", "strategy"), replicas)
+
+
+def surge(strategy: Node | None, replicas: Known[int]) -> Known[int]:
+    """Pods that an update of a Deployment starts while no old one may stop."""
     if strategy is not None and strategy.string("type") == "Recreate":
         return Known.of(0, strategy.origin)
     count = replicas.or_default(Known.of(1, how="defaulted"))
-    part = node.get("spec", "strategy", "rollingUpdate")
+    part = strategy.get("rollingUpdate") if strategy is not None else None
     more = part.get("maxSurge") if part is not None else None
     fewer = part.get("maxUnavailable") if part is not None else None
-    surge = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
+    started = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
     spare = combine(lambda share, of: _rounded(share, of, up=False), _share(fewer), count)
-    found = combine(lambda extra, gone: extra if not gone else 0, surge, spare)
+    found = combine(lambda extra, gone: extra if not gone else 0, started, spare)
     return found.at(more.origin if more is not None else replicas.origin)
 
 
@@ -170,6 +174,10 @@ def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPl
 
 
 def _is_container(node: Node) -> bool:
+    """An image that is put together from parts belongs to the values of a chart."""
+    image = node.get("image")
+    if image is not None and image.kind == "map":
+        return False
     lists = [node.get(key) for key in ("command", "args")]
     return any(item is not None and item.kind == "list" for item in lists)
 

@@ -328,7 +328,7 @@ def _tag(launch: Launch) -> Known[str]:
     """The tag; the whole image where a tag alone would be taken for a release of the engine."""
     image = launch.image.only
     tag = tag_of(image) if image else None
-    if image and tag and bundled(image):
+    if image and tag and bundled(image) and re.search(r"\d", tag):
         return launch.image
     return launch.image.map(lambda _: tag or "") if tag else Known.unset()
 
