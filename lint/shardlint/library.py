@@ -13,6 +13,16 @@ from types import MappingProxyType
 
 from shardlint.source import DecodeError, Source
 
+_WORDS = (
+    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
+    rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool"
+)
+SERVING = re.compile(_WORDS, re.IGNORECASE)
+"""Words of engines, their devices and what stands before them."""
+
+LOOK = re.compile(_WORDS + rb"|kind[\"']?:\s*[\"']?Service\b", re.IGNORECASE)
+"""What a file must hold to be read when a folder is searched."""
+
 KIND = re.compile(rb"""^[ \t-]*["']?kind["']?:[ \t]*["']?(\w+)""", re.MULTILINE)
 MANIFEST = (".yaml", ".yml", ".json")
 MAX_BYTES = 8 * 2**20

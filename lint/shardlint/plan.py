@@ -679,6 +679,8 @@ class ServingPlan:
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
     anchors: tuple[Span, ...] = ()
+    elsewhere: tuple[Origin, ...] = ()
+    """Places of the same sense in other files, of which the object is put together."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
     def fact(self, path: str) -> Known[Any]:
@@ -715,6 +717,8 @@ class Router:
     selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     backends: tuple[str, ...] = ()
     anchors: tuple[Span, ...] = ()
+    elsewhere: tuple[Origin, ...] = ()
+    """Places of the same sense as `anchors`, in other files."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
 

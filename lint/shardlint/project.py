@@ -7,18 +7,17 @@ other files are kept.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
-from shardlint.library import MAX_BYTES, Asked, Library, kinds
+from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
 from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, ServingPlan
 from shardlint.plugins import (
     Absorbed,
@@ -40,15 +39,10 @@ if TYPE_CHECKING:
     from shardlint.models.catalogue import Catalogue
     from shardlint.models.hub import Hub
 
-LOOK = re.compile(
-    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
-    rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
-    rb"kind[\"']?:\s*[\"']?Service\b",
-    re.IGNORECASE,
-)
-"""What a file must hold to be read when a folder is searched."""
-
 NEVER = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".tox"})
+
+
+Owned = TypeVar("Owned", ServingPlan, Router)
 
 
 class PathError(Exception):
@@ -188,7 +182,9 @@ class Project:
             reading = _read_path(setup, path, name, given, library)
             if reading is not None:
                 readings[name] = reading
-        found = {name: listed[name][0] for name in readings}
+        beside = frozenset().union(*(item.names for item in readings.values()))
+        found = {name: path for name, (path, _) in listed.items()
+                 if name in readings or name in beside}  # fmt: skip
         return cls(setup, MappingProxyType(readings), MappingProxyType(found), library)
 
     @classmethod
@@ -202,10 +198,13 @@ class Project:
     def update(self, name: str, text: str) -> Project:
         """The project with one text replaced; files that were read with it are read again."""
         old = self.readings.get(name)
-        source = Source(name, text, old.source.bom if old else False)
+        before = old.source if old else self.sources.get(name)
+        source = Source(name, text, before.bom if before else False)
         library = self.library.replaced(source)
-        touched = kinds(text.encode()) | (kinds(old.source.text.encode()) if old else frozenset())
-        changed = {**self.readings, name: read_source(self.setup, source, library)}
+        touched = kinds(text.encode()) | (kinds(before.text.encode()) if before else frozenset())
+        changed = dict(self.readings)
+        if old is not None or name not in self.paths:  # else it is no manifest of its own
+            changed[name] = read_source(self.setup, source, library)
         for other, reading in self.readings.items():
             if other != name and (name in reading.names or touched & reading.kinds):
                 changed[other] = read_source(self.setup, reading.source, library)
@@ -213,22 +212,35 @@ class Project:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        return MappingProxyType({name: item.source for name, item in self.readings.items()})
+        """The texts of the files that were read, and of those that they were read with."""
+        found: dict[str, Source] = {}
+        for name in sorted(frozenset().union(*(item.names for item in self.readings.values()))):
+            if (source := self.library.source(name)) is not None:
+                found[name] = source
+        return MappingProxyType(found | {n: item.source for n, item in self.readings.items()})
 
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
         return tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
 
-    def _read(self) -> Iterator[ServingPlan]:
-        """The plans of all files, without those that are seen through another file."""
-        hidden: dict[str, list[str]] = {}
+    @cached_property
+    def _hidden(self) -> Mapping[str, tuple[str, ...]]:
+        """The starts of the paths that are seen through another file, by their own file."""
+        hidden: dict[str, dict[str, None]] = {}
         for reading in self.readings.values():
             for item in reading.absorbs:
-                hidden.setdefault(item.file, []).append(item.path)
-        for name, reading in self.readings.items():
-            starts = tuple(hidden.get(name, ()))
-            yield from (plan for plan in reading.plans if not plan.path.startswith(starts))
+                hidden.setdefault(item.file, {})[item.path] = None
+        return {name: tuple(paths) for name, paths in hidden.items()}
+
+    def _own(self, items: Iterable[Owned]) -> Iterator[Owned]:
+        """Plans or routers without those that are seen through another file."""
+        hidden = self._hidden
+        return (item for item in items if not f"{item.path}/".startswith(hidden.get(item.file, ())))
+
+    def _read(self) -> Iterator[ServingPlan]:
+        for reading in self.readings.values():
+            yield from self._own(reading.plans)
 
     @cached_property
     def routers(self) -> tuple[Router, ...]:
@@ -237,12 +249,15 @@ class Project:
         for plan in self.plans:
             for key, value in plan.labels.items():
                 labelled.setdefault((_namespace(plan), key, value), []).append(plan)
-        found = (router for reading in self.readings.values() for router in reading.routers)
+        every = (router for reading in self.readings.values() for router in reading.routers)
+        found = self._own(every)
         return tuple(_linked(router, labelled) for router in found)
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        return tuple(item for reading in self.readings.values() for item in reading.problems)
+        """Each once: a file that several others use is read for each of them."""
+        every = (item for reading in self.readings.values() for item in reading.problems)
+        return tuple(dict.fromkeys(every))
 
     @cached_property
     def broken(self) -> tuple[BrokenPlugin, ...]:
@@ -363,10 +378,20 @@ def _read_path(
         if given:
             raise PathError(f"{name}: {error.strerror or error}") from None
         return _unread(name, f"cannot be opened ({error.strerror or error})")
-    if not given and (not _looks(setup, data) or (b"\0" in data[:8192] and not _is_manifest(path))):
+    looks = given or _looks(setup, data)
+    if not given and b"\0" in data[:8192] and not (looks and _is_manifest(path)):
+        return None
+    if not looks and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
+    if not looks and not (reading.plans or reading.problems or reading.absorbs or reading.broken):
+        return None  # its name alone promised something
     return _with_syntax(reading) if given else reading
+
+
+def _named(setup: Setup, path: Path) -> bool:
+    """A reader asks for files of this name."""
+    return any(path.name in getattr(reader, "names", ()) for reader in setup.readers)
 
 
 def _looks(setup: Setup, data: bytes) -> bool:
@@ -424,7 +449,7 @@ def read_bytes(setup: Setup, name: str, data: bytes, library: Library | None = N
 def read_source(setup: Setup, source: Source, library: Library | None = None) -> Reading:
     """Ask every reader that accepts the text. One that raises is reported; the others go on."""
     asked = Asked(library or Library())
-    context = replace(setup.context, files=asked)
+    context = replace(setup.context, files=asked, readers=setup.readers)
     results: list[ReadResult] = []
     broken: list[BrokenPlugin] = []
     for reader in setup.readers:

@@ -13,7 +13,7 @@ from shardlint.known import Text
 from shardlint.plan import Flag, Refusal, Site
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
-from shardlint.source import Edit, Source, Span
+from shardlint.source import Edit, Origin, Source, Span
 
 PLAIN = re.compile(r"[A-Za-z0-9_./=-]+(?::[A-Za-z0-9_./=-]+)*")
 """Values that need no quotes anywhere; others are not written."""
@@ -123,7 +123,7 @@ class OptionSite:
         found = self._item(self.flag.written)
         if found is not None:
             node, item = found
-            more = _insert_items(self.source, node, item, [_quote(given, item)])
+            more = _insert_items(node, item, [_quote(given, item)])
             return more if isinstance(more, Refusal) else [*renamed, *more]
         return [replace(renamed[0], text=value)]
 
@@ -134,13 +134,13 @@ class OptionSite:
             return self._cut()
         if len(items) < len(found) or any(node is not items[0][0] for node, _ in items):
             return Refusal("the option and its value stand in different places")
-        return _remove_items(self.source, items[0][0], [item for _, item in items])
+        return _remove_items(items[0][0], [item for _, item in items])
 
     def _item(self, word: Text) -> tuple[Node, Node] | None:
         """The list and the item that is this word."""
         for node in self.nodes:
             for item in node.items:
-                if item.span == word.origin.span and _is_word(item, word):
+                if item.origin == word.origin and _is_word(item, word):
                     return (node, item)
         return None
 
@@ -170,9 +170,14 @@ def _inside(text: Text, word: Text) -> bool:
     return text.origin.file == word.origin.file and word.origin.span.covers(text.origin.span)
 
 
-def _remove_items(source: Source, node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
+def _remove_items(node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
     """Take items out of a list, with their lines or their commas."""
-    at = [index for index, item in enumerate(node.items) if any(item is one for one in items)]
+    if any(item.source.name != items[0].source.name for item in node.items):
+        return Refusal("the list is put together from several files")
+    source, at = (
+        items[0].source,
+        [index for index, item in enumerate(node.items) if any(item is one for one in items)],
+    )
     if len(at) == len(node.items):
         return Refusal("nothing would be left in the list")
     if node.alias or any(item.alias for item in items):
@@ -212,7 +217,6 @@ class Slot:
     `nodes` are the command and its arguments in a YAML file, none in a script of its own.
     """
 
-    source: Source
     after: Text
     like: Flag | None = None
     nodes: tuple[Node, ...] = ()
@@ -223,12 +227,12 @@ class Slot:
         words = [f"{name}={value}"] if self._is_joined else [name, value]
         for node in self.nodes:
             for item in node.items:
-                if item.span == self.after.origin.span and _is_word(item, self.after):
-                    return _insert_items(self.source, node, item, self._quoted(item, words))
+                if item.origin == self.after.origin and _is_word(item, self.after):
+                    return _insert_items(node, item, self._quoted(item, words))
         if self.nodes and not any(_holds(node, self.after) for node in self.nodes):
             return Refusal(f"no place was found for {name}")
-        at = self.after.origin.span.end
-        return [Edit(self.source.name, Span(at, at), "".join(f" {word}" for word in words))]
+        at, file = self.after.origin.span.end, self.after.origin.file
+        return [Edit(file, Span(at, at), "".join(f" {word}" for word in words))]
 
     @property
     def _is_joined(self) -> bool:
@@ -238,9 +242,9 @@ class Slot:
 
     def _quoted(self, item: Node, words: list[str]) -> list[str]:
         """Each word in the quotes of its counterpart; one that would be no string gets some."""
-        written = self.like.written.origin.span if self.like is not None else item.span
+        written = self.like.written.origin if self.like is not None else item.origin
         items = [other for node in self.nodes for other in node.items]
-        first = next((other for other in items if other.span == written), item)
+        first = next((other for other in items if other.origin == written), item)
         return [_quote(word, like) for word, like in zip(words, (first, item), strict=False)]
 
 
@@ -271,7 +275,8 @@ def _holds(node: Node, word: Text) -> bool:
     """The word stands, with its own place, in the script or command string of this node."""
     for scalar in node.items or [node]:
         exact = scalar.style is None or scalar.span != word.origin.span
-        if scalar.kind == "scalar" and scalar.span.covers(word.origin.span):
+        same = scalar.source.name == word.origin.file
+        if same and scalar.kind == "scalar" and scalar.span.covers(word.origin.span):
             return exact and not scalar.alias
     return False
 
@@ -283,10 +288,11 @@ def _quote(word: str, like: Node) -> str:
     return f"{quote}{word}{quote}"
 
 
-def _insert_items(
-    source: Source, node: Node, item: Node, words: Sequence[str]
-) -> list[Edit] | Refusal:
+def _insert_items(node: Node, item: Node, words: Sequence[str]) -> list[Edit] | Refusal:
     """Write words as items of a list, after one of its items."""
+    source = item.source
+    if any(other.source.name != source.name for other in node.items):
+        return Refusal("the list is put together from several files")
     if node.flow:
         at = item.span.end
         return [Edit(source.name, Span(at, at), "".join(f", {word}" for word in words))]
@@ -318,6 +324,7 @@ Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
 
 def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> list[Edit] | Refusal:
     """Edits that add a key to a map, in the style of the map, or of another where it shows none."""
+    node, like = node.written, like and like.written
     if node.alias or not node.pairs:
         return Refusal(f"there is no map to write {key} into")
     if node.flow:
@@ -351,6 +358,7 @@ def _last_line(node: Node) -> int | None:
 
 def add_item(node: Node, value: Tree) -> list[Edit] | Refusal:
     """Edits that put an item at the head of a list, in the style of the list."""
+    node = node.written
     if node.kind != "list" or node.alias or not node.items:
         return Refusal("there is no list to write into")
     if node.flow:
@@ -485,7 +493,7 @@ class Use:
 
     plan: int
     of: Text | str
-    span: Span
+    origin: Origin
     part: bool = False
     """What is read is only a part of this text, or made from it."""
 
@@ -497,23 +505,25 @@ class Uses:
         self._uses = uses
 
     @cached_property
-    def _near(self) -> dict[int, list[Use]]:
-        near: dict[int, list[Use]] = {}
+    def _near(self) -> dict[tuple[str, int], list[Use]]:
+        near: dict[tuple[str, int], list[Use]] = {}
         for use in self._uses:
-            for at in _squares(use.span):
+            for at in _squares(use.origin):
                 near.setdefault(at, []).append(use)
         return near
 
-    def at(self, span: Span) -> Iterator[Use]:
-        """Uses that share a character with a span; one may come twice."""
-        for at in _squares(span):
+    def at(self, origin: Origin) -> Iterator[Use]:
+        """Uses that share a character with a place; one may come twice."""
+        span = origin.span
+        for at in _squares(origin):
             for use in self._near.get(at, ()):
-                if use.span.start < span.end and span.start < use.span.end:
+                if use.origin.span.start < span.end and span.start < use.origin.span.end:
                     yield use
 
 
-def _squares(span: Span) -> range:
-    return range(span.start >> 9, (span.end >> 9) + 1)
+def _squares(origin: Origin) -> Iterator[tuple[str, int]]:
+    span = origin.span
+    return ((origin.file, at) for at in range(span.start >> 9, (span.end >> 9) + 1))
 
 
 @record
@@ -533,8 +543,8 @@ class GuardedSite:
         edits = self.site.set(value)
         if isinstance(edits, Refusal):
             return edits
-        changed = [edit.span for edit in edits if edit.span.start < edit.span.end]
-        others = chain.from_iterable(self._others(span) for span in changed)
+        changed = [Origin(e.file, e.span) for e in edits if e.span.start < e.span.end]
+        others = chain.from_iterable(self._others(place) for place in changed)
         if len(changed) < len(edits):
             others = chain(others, self._grown())
         for other in others:
@@ -542,20 +552,20 @@ class GuardedSite:
             return Refusal(f"{what} is read there too")
         return edits
 
-    def _others(self, span: Span) -> Iterator[Text | str]:
+    def _others(self, place: Origin) -> Iterator[Text | str]:
         """What else is read from a text; that both are parts of a larger one does not count."""
-        around = {origin.span for word in self.own if isinstance(word, Text)
+        around = {origin for word in self.own if isinstance(word, Text)
                   for origin in word.related}  # fmt: skip
-        quoted = Span(span.start - 1, span.end + 1)
-        for use in self.uses.at(span):
-            apart = use.part and use.span in around and not quoted.covers(use.span)
+        quoted = Span(place.span.start - 1, place.span.end + 1)
+        for use in self.uses.at(place):
+            apart = use.part and use.origin in around and not quoted.covers(use.origin.span)
             if not apart and not self._owns(use):
                 yield use.of
 
     def _grown(self) -> Iterator[Text | str]:
         """What of another plan stands in the command line that would grow."""
         for word in self.beside:
-            for use in self.uses.at(word.origin.span):
+            for use in self.uses.at(word.origin):
                 if use.plan != self.plan and not use.part:
                     yield use.of
 
@@ -569,9 +579,9 @@ def uses_of(plan: int, word: Text) -> Iterator[Use]:
     """What a word is read from; one that is not known is not read at all."""
     if word.mapped is None:
         return
-    yield Use(plan, word, word.origin.span)
+    yield Use(plan, word, word.origin)
     if word.definition is not None:
-        yield Use(plan, word, word.definition.span)
+        yield Use(plan, word, word.definition)
         return
     for origin in word.related:
-        yield Use(plan, word, origin.span, part=True)
+        yield Use(plan, word, origin, part=True)

@@ -52,13 +52,20 @@ class KubernetesReader:
         roots, failed = read_yaml(source)
         if failed is not None:
             return failed
-        plans: list[ServingPlan] = []
-        routers: list[Router] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                plans.extend(_plans(node, path, context))
-                routers.extend(_routers(node, path))
-        return ReadResult(plans=finished(plans), routers=tuple(routers))
+        found = [
+            self.read_object(node, path, context)
+            for index, root in enumerate(roots)
+            for node, path in objects(root, f"{index}:")
+        ]
+        return ReadResult(
+            plans=finished(plan for each in found for plan in each.plans),
+            routers=tuple(router for each in found for router in each.routers),
+        )
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return ReadResult(
+            plans=tuple(_plans(node, path, context)), routers=tuple(_routers(node, path))
+        )
 
 
 # -------------------------------------------------------------------------------------- plans

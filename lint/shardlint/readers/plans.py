@@ -325,9 +325,9 @@ def _slot(
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
         if fits and _ends(argv[at + 1 : at + 2]):
-            return Slot(host.source, last, flag, host.nodes)
+            return Slot(last, flag, host.nodes)
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
-        return Slot(host.source, argv[-1], None, host.nodes)
+        return Slot(argv[-1], None, host.nodes)
     return None
 
 
@@ -421,7 +421,7 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
 
 def ray_in(node: Node) -> str | None:
     """The same of a pod or of a compose file: another container of it may start the cluster."""
-    if "ray" not in node.source.text:
+    if not node.parts and "ray" not in node.source.text:
         return None
     for item in node.walk():
         words = [child.value for child in item.items]
@@ -565,7 +565,7 @@ def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
         fact = plan.fact(path)
         for origin in (fact.origin, *fact.related) if fact.is_known else ():
             if origin is not None:
-                yield Use(at, name, origin.span)
+                yield Use(at, name, origin)
 
 
 def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:

@@ -151,7 +151,7 @@ def container_plans(
     context: ReadContext,
     elsewhere: str | None = None,
 ) -> Iterator[ServingPlan]:
-    holes = Holes(node.source.text)
+    holes = Holes("\n".join(part.source.text for part in node.parts) or node.source.text)
     env = environment(node, holes, owner.env)
     command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
     if not command:
@@ -160,7 +160,7 @@ def container_plans(
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
     host = _host(owner, spec, node, path, context)
-    started = processes((*command, *args), env, _argv_origin(node))
+    started = processes((*command, *args), env, _argv_node(node).origin)
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
     for process, during_it in during(host, started):
@@ -183,11 +183,12 @@ def _mounted(plan: ServingPlan, owner: Owner) -> ServingPlan:
     return plan if found is None else replace(plan, model=found)
 
 
-def _argv_origin(node: Node) -> Origin:
+def _argv_node(node: Node) -> Node:
+    """What holds the command line of a container, or the end of it."""
     for key in ("args", "command"):
         if (found := node.get(key)) is not None:
-            return found.origin
-    return node.origin
+            return found
+    return node
 
 
 def _image(node: Node | None, holes: Holes) -> Known[str]:
@@ -228,7 +229,7 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
     name = node.string("name")
     full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
     return Host(
-        source=node.source,
+        source=_argv_node(node).source,
         kind=owner.kind,
         name=full or "container",
         path=path,

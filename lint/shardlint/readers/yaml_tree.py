@@ -48,6 +48,16 @@ class Node:
     """A map or list in brackets."""
     pairs: list[tuple[Node, Node]] = field(default_factory=list, repr=False)
     items: list[Node] = field(default_factory=list, repr=False)
+    parts: tuple[Node, ...] = field(default=(), repr=False)
+    """The maps or lists of one file each that this one was put together from, the last first."""
+
+    @property
+    def written(self) -> Node:
+        """The map or list as it stands in a file: of several, the one that was laid on last."""
+        node = self
+        while node.parts:
+            node = node.parts[0]
+        return node
 
     @property
     def origin(self) -> Origin:
