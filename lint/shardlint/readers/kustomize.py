@@ -10,27 +10,32 @@ said of the result, and its files are read for themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from posixpath import basename, dirname
 
 from shardlint.library import SERVING
 from shardlint.plan import ServingPlan
-from shardlint.platforms.kustomize import (
-    CLUSTER_WIDE,
-    FILES,
-    GROUP,
-    REPLICATED,
-    RUN_BY_OTHERS,
-    SELECTORS,
-    TEMPLATES,
-    UNPREFIXED,
-    image_name,
-    merges_lists,
-    renamed,
-    selected,
-)
+from shardlint.platforms.kustomize import FILES, GROUP, RUN_BY_OTHERS, merges_lists
 from shardlint.plugins import Absorbed, Problem, ReadContext, ReadResult
+from shardlint.readers.kustomize_items import (
+    SELECTION,
+    Item,
+    Named,
+    Target,
+    Unsure,
+    annotated,
+    entries_of,
+    env_file,
+    imaged,
+    in_namespace,
+    labelled,
+    literal,
+    named_anew,
+    nameless,
+    replicated,
+    with_variables,
+)
 from shardlint.readers.layers import (
     LayerError,
     Work,
@@ -41,17 +46,13 @@ from shardlint.readers.layers import (
     made_map,
     operated,
     put,
-    with_items,
-    with_pairs,
-    without,
 )
 from shardlint.readers.objects import read_object
 from shardlint.readers.plans import finished
-from shardlint.readers.pods import kind_of, objects, string_map
+from shardlint.readers.pods import kind_of, objects
 from shardlint.readers.replacements import changed, created, field, replacing, steps_of
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, YamlError
-from shardlint.record import record
 from shardlint.source import Origin, Source, Span
 
 MOST_FOLDERS = 300
@@ -106,7 +107,7 @@ def _result(source: Source, items: list[Item], build: Build, context: ReadContex
     routers = []
     absorbed = dict.fromkeys(build.gone)
     problems = list(build.problems)
-    for index, item in enumerate(_with_variables(items, build.work)):
+    for index, item in enumerate(with_variables(items, build.work)):
         path = f"{index}:"
         found = read_object(item.node, path, context)
         for plan in found.plans:
@@ -195,39 +196,6 @@ def _items(node: Node, key: str) -> list[Node]:
 # ------------------------------------------------------------------------------------- building
 
 
-class Unsure(Exception):
-    """Something that can change the objects is not in the run."""
-
-
-@record
-class Item:
-    """An object on its way, the names that it has had, and the parts of files that it is made of.
-
-    Names are pairs of namespace and name, the last one counts. `open`: it has more entries than
-    could be read.
-    """
-
-    node: Node
-    names: tuple[tuple[str, str], ...]
-    uses: tuple[Absorbed, ...] = ()
-    open: bool = False
-
-    @property
-    def kind(self) -> str:
-        return self.node.string("kind") or ""
-
-    def changed(self, node: Node, *uses: Absorbed) -> Item:
-        names = self.names
-        if (now := _name_of(node)) != names[-1]:
-            names = (*names, now)
-        return Item(node, names, (*self.uses, *uses), self.open)
-
-
-def _name_of(node: Node) -> tuple[str, str]:
-    namespace = node.string("metadata", "namespace") or "default"
-    return namespace, node.string("metadata", "name") or ""
-
-
 class Build:
     """The building of one kustomization, with all that it leads to."""
 
@@ -261,8 +229,8 @@ class Build:
         return items
 
     def _joined(self, items: list[Item], more: Iterable[Item], entry: Node) -> list[Item]:
-        known = {(kind_of(item.node), item.names[-1]) for item in items}
-        items = items + [i for i in more if (kind_of(i.node), i.names[-1]) not in known]
+        known = {(item.type, item.names[-1]) for item in items}
+        items = items + [i for i in more if (i.type, i.names[-1]) not in known]
         if len(items) > MOST_OBJECTS:
             raise LayerError(f"more than {MOST_OBJECTS:,} objects", entry.origin)
         return items
@@ -310,7 +278,7 @@ class Build:
             for node, path in objects(root, f"{index}:"):
                 self.work.spend()
                 if node.kind == "map" and node.string("kind") is not None:
-                    yield Item(node, (_name_of(node),), (Absorbed(source.name, f"{path}/"),))
+                    yield Item.of(node, Absorbed(source.name, f"{path}/"))
 
     def _component(self, items: list[Item], source: Source, entry: Node) -> list[Item]:
         found = next(_source(entry.value if entry.kind == "scalar" else "", source, self.context),
@@ -334,11 +302,11 @@ class Build:
                    and any(known == name.value for _, known in item.names)), None)  # fmt: skip
         if at is not None and behavior in ("merge", "replace"):
             old = items[at]
-            kept = _entries(old.node.get("data")) if behavior == "merge" else {}
+            kept = entries_of(old.node.get("data")) if behavior == "merge" else {}
             node = put(old.node, ("data",), made_map({**kept, **data}.items(), name))
             was_open = behavior == "merge" and old.open
-            changed = Item(node, old.names, old.uses, is_open or was_open)
-            return [*items[:at], changed, *items[at + 1 :]]
+            new = replace(old, node=node, open=is_open or was_open)
+            return [*items[:at], new, *items[at + 1 :]]
         metadata = [("name", name)]
         if (namespace := entry.get("namespace")) is not None:
             metadata.append(("namespace", namespace))
@@ -351,7 +319,7 @@ class Build:
             ],
             name,
         )
-        return [*items, Item(node, (_name_of(node),), (), is_open)]
+        return [*items, Item.of(node, open=is_open)]
 
     def _data(self, source: Source, entry: Node) -> tuple[dict[str, Node], bool]:
         """The entries of a generated ConfigMap, and whether there are more."""
@@ -363,11 +331,11 @@ class Build:
             if found is None:
                 is_open = True
             else:
-                data |= _env_file(found)
+                data |= env_file(found)
         for each in _items(entry, "literals"):
             key, equals, value = each.value.partition("=")
             if each.kind == "scalar" and equals:
-                data[key] = _literal(each, len(key) + 1, value)
+                data[key] = literal(each, len(key) + 1, value)
         return data, is_open
 
     # -- what is done with them
@@ -378,16 +346,16 @@ class Build:
         for entry in _items(root, "patches"):
             text = entry.get("patch") or entry.get("path")
             items = self._patch(items, source, text, entry, entry.get("target"))
-        items = [_in_namespace(item, root.get("namespace")) for item in items]
-        items = [_named_anew(item, root) for item in items]
+        items = [in_namespace(item, root.get("namespace")) for item in items]
+        items = [named_anew(item, root) for item in items]
         for entry in (*_items(root, "labels"), root):
-            items = [_labelled(item, entry, root) for item in items]
-        items = [_annotated(item, root.get("commonAnnotations")) for item in items]
+            items = [labelled(item, entry, root) for item in items]
+        items = [annotated(item, root.get("commonAnnotations")) for item in items]
         for entry in _items(root, "patchesJson6902"):
             text = entry.get("patch") or entry.get("path")
             items = self._patch(items, source, text, entry, entry.get("target"))
         for entry in _items(root, "replicas"):
-            items = [_replicated(item, entry) for item in items]
+            items = [replicated(item, entry) for item in items]
         if images := [entry for entry in _items(root, "images") if entry.string("name")]:
             items = [self._with_images(item, images) for item in items]
         for entry in self._replacements(root, source):
@@ -409,13 +377,15 @@ class Build:
     def _replaced(self, items: list[Item], entry: Node) -> list[Item]:
         """The objects with a field of one of them, or a part of it, in fields of others."""
         start = entry.get("source")
-        found = [item for item in items if start is not None and _selects(start, item)]
+        chooser = Target(start) if start is not None else None
+        found = [item for item in items if chooser is not None and chooser.selects(item)]
         path = start.string("fieldPath") if start is not None else None
         value = field(found[0].node, path or "metadata.name") if len(found) == 1 else None
         value = value if value is not None and value.kind == "scalar" else None
         cut = start is not None and start.get("options") is not None
         for target in _items(entry, "targets"):
-            chosen = target.get("select")
+            select = target.get("select")
+            chosen = Target(select) if select is not None else None
             options = target.get("options")
             partly = cut or target.get("reject") is not None
             partly = partly or (options is not None and options.get("delimiter") is not None)
@@ -424,7 +394,7 @@ class Build:
             for steps in (steps_of(each.value) for each in _items(target, "fieldPaths")):
                 items = [
                     self._with_field(item, steps, change, (value, entry) if made_too else None)
-                    if chosen is not None and _selects(chosen, item)
+                    if chosen is not None and chosen.selects(item)
                     else item
                     for item in items
                 ]
@@ -449,10 +419,12 @@ class Build:
         if text is None or text.kind != "scalar":
             return items
         for patch, used in self._patches(source, text, entry):
-            if patch.kind == "list":
-                items = [self._operated(item, patch, target, used) for item in items]
+            if patch.kind == "list" and target is not None:
+                chosen = Target(target)
+                items = [self._operated(item, patch, chosen, used) for item in items]
             elif patch.kind == "map":
-                items = self._merged(items, patch, target, used, entry)
+                named = Target(target) if target is not None else Named(patch)
+                items = self._merged(items, patch, named, used, entry)
         return items
 
     def _patches(
@@ -477,10 +449,10 @@ class Build:
             yield root, (Absorbed(found.name, f"{index}:/"),)
 
     def _operated(
-        self, item: Item, patch: Node, target: Node | None, used: tuple[Absorbed, ...]
+        self, item: Item, patch: Node, target: Target, used: tuple[Absorbed, ...]
     ) -> Item:
-        self.work.spend()
-        if target is None or not _selects(target, item):
+        self.work.spend(SELECTION)
+        if not target.selects(item):
             return item
         return item.changed(operated(item.node, patch, self.work), *used)
 
@@ -488,20 +460,16 @@ class Build:
         self,
         items: list[Item],
         patch: Node,
-        target: Node | None,
+        target: Target | Named,
         used: tuple[Absorbed, ...],
         entry: Node,
     ) -> list[Item]:
-        group, kind = kind_of(patch)
-        name = _name_of(patch)
         free = entry.get("options", "allowNameChange") is not None
-        body = patch if free else _nameless(patch)
+        body = patch if free else nameless(patch)
         done: list[Item] = []
         for item in items:
-            self.work.spend()
-            hit = (_selects(target, item) if target is not None
-                   else kind_of(item.node) == (group, kind) and name in item.names)  # fmt: skip
-            if not hit:
+            self.work.spend(SELECTION)
+            if not target.selects(item):
                 done.append(item)
                 continue
             new = laid_over(item.node, body, merges_lists(*kind_of(item.node)), self.work)
@@ -521,218 +489,8 @@ class Build:
                 return node
             new = image
             for entry in images:
-                new = _image(new, entry)
+                new = imaged(new, entry)
             return node if new is image else put(node, ("image",), new)
 
         node = everywhere(item.node, change, self.work)
         return item if node is item.node else item.changed(node)
-
-
-def _nameless(patch: Node) -> Node:
-    """A patch without what it is known by, which it does not change."""
-    metadata = patch.get("metadata")
-    body = without(patch, ("apiVersion", "kind"))
-    if metadata is None or metadata.kind != "map":
-        return body
-    return put(body, ("metadata",), without(metadata, ("name", "namespace")))
-
-
-def _selects(target: Node, item: Item) -> bool:
-    """Whether a target selects an object, by any name that it has had."""
-    group, kind = kind_of(item.node)
-    version = (item.node.string("apiVersion") or "").rpartition("/")[2]
-    plain = {"group": group, "kind": kind, "version": version}
-    if not all(selected(target.string(key) or "", value) for key, value in plain.items()):
-        return False
-    wanted = target.string("name") or "", target.string("namespace") or ""
-    if not any(
-        selected(wanted[0], name) and selected(wanted[1], space) for space, name in item.names
-    ):
-        return False
-    rows = (("labelSelector", "labels"), ("annotationSelector", "annotations"))
-    return all(
-        _carries(target.string(key) or "", string_map(item.node.get("metadata", field)))
-        for key, field in rows
-    )
-
-
-_REQUIREMENT = re.compile(r"(!?)([^\s=!,()]+)\s*(?:(==?|!=)\s*([^\s=!,()]*))?")
-
-
-def _carries(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet a selector such as `app=chat,tier!=test`."""
-    for part in filter(None, (part.strip() for part in selector.split(","))):
-        match = _REQUIREMENT.fullmatch(part)
-        if match is None:
-            raise Unsure
-        absent, key, sign, value = match.groups()
-        if sign is None:
-            met = (key in labels) != bool(absent)
-        else:
-            met = (labels.get(key) == value) != (sign == "!=")
-        if not met:
-            return False
-    return True
-
-
-def _in_namespace(item: Item, namespace: Node | None) -> Item:
-    if namespace is None or namespace.kind != "scalar" or item.kind in CLUSTER_WIDE:
-        return item
-    return item.changed(put(item.node, ("metadata", "namespace"), namespace))
-
-
-def _named_anew(item: Item, root: Node) -> Item:
-    prefix, suffix = root.string("namePrefix") or "", root.string("nameSuffix") or ""
-    name = item.node.get("metadata", "name")
-    if name is None or not (prefix or suffix) or item.kind in UNPREFIXED:
-        return item
-    new = made(f"{prefix}{name.value}{suffix}", name)
-    return item.changed(put(item.node, ("metadata", "name"), new))
-
-
-def _labelled(item: Item, entry: Node, root: Node) -> Item:
-    """With the labels of one entry of `labels`, or of `commonLabels`, which go everywhere."""
-    pairs = entry.get("commonLabels") if entry is root else entry.get("pairs")
-    if pairs is None or pairs.kind != "map":
-        return item
-    chosen = entry is root or entry.string("includeSelectors") == "true"
-    template = TEMPLATES.get(item.kind)
-    paths: list[tuple[str, ...]] = [("metadata", "labels")]
-    if template and (chosen or entry.string("includeTemplates") == "true"):
-        paths.append((*template, "labels"))
-    if chosen and item.kind in SELECTORS and kind_of(item.node)[0] in ("apps", ""):
-        paths.append(SELECTORS[item.kind])
-    return item.changed(_with_all(item.node, paths, pairs))
-
-
-def _annotated(item: Item, pairs: Node | None) -> Item:
-    if pairs is None or pairs.kind != "map":
-        return item
-    template = TEMPLATES.get(item.kind)
-    paths = [("metadata", "annotations"), *([(*template, "annotations")] if template else [])]
-    return item.changed(_with_all(item.node, paths, pairs))
-
-
-def _with_all(node: Node, paths: list[tuple[str, ...]], pairs: Node) -> Node:
-    for path in paths:
-        for key, value in pairs.entries():
-            node = put(node, (*path, key.value), value)
-    return node
-
-
-def _replicated(item: Item, entry: Node) -> Item:
-    name, count = entry.string("name"), entry.get("count")
-    known = any(name == had for _, had in item.names)
-    if count is None or not known or item.kind not in REPLICATED:
-        return item
-    return item.changed(put(item.node, ("spec", "replicas"), count))
-
-
-def _image(image: Node, entry: Node) -> Node:
-    """The image as an entry of `images` makes it; the part that is new tells the place."""
-    if image_name(image.value) != entry.string("name"):
-        return image
-    parts = {key: entry.get(key) for key in ("newTag", "digest", "newName")}
-    at = next((node for node in parts.values() if node is not None), None)
-    if at is None or any(node is not None and node.kind != "scalar" for node in parts.values()):
-        return image
-    name, tag, digest = (entry.string(key) for key in ("newName", "newTag", "digest"))
-    return made(renamed(image.value, name, tag, digest), at)
-
-
-# ----------------------------------------------------------------------------------- variables
-
-
-def _entries(node: Node | None) -> dict[str, Node]:
-    """Entries of a map whose values are words."""
-    if node is None or node.kind != "map":
-        return {}
-    return {key.value: value for key, value in node.entries() if value.kind == "scalar"}
-
-
-def _env_file(source: Source) -> dict[str, Node]:
-    """The variables of a file with a NAME=value on each line."""
-    found: dict[str, Node] = {}
-    for number in range(1, min(source.line_count, 10_000) + 1):
-        span = source.line_span(number)
-        line = source.text[span.start : span.end]
-        key, equals, value = line.lstrip(" \t\ufeff").partition("=")
-        if equals and not key.startswith("#"):
-            found[key] = Node("scalar", Span(span.end - len(value), span.end), source, value)
-    return found
-
-
-def _literal(node: Node, start: int, value: str) -> Node:
-    """The value of NAME=value, at its own place where that is written as it is."""
-    mapped = node.text().mapped
-    bare = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
-    if mapped is None or not mapped.literal or bare != value or not value:
-        return made(bare, node)
-    return Node("scalar", mapped.span(start), node.source, value)
-
-
-def _with_variables(items: list[Item], work: Work) -> list[Item]:
-    """The objects with the variables that ConfigMaps among them give their containers."""
-    maps = [item for item in items if item.kind == "ConfigMap"]
-    if not maps:
-        return items
-    return [_with_env(item, maps, work) if item.kind != "ConfigMap" else item for item in items]
-
-
-def _with_env(item: Item, maps: list[Item], work: Work) -> Item:
-    space = item.names[-1][0]
-
-    def named(name: str | None) -> Item | None:
-        found = [each for each in maps if each.names[-1][0] == space
-                 and any(had == name for _, had in each.names)]  # fmt: skip
-        return found[0] if len(found) == 1 else None
-
-    def change(node: Node, key: str) -> Node:
-        del key
-        env, sources = node.get("env"), node.get("envFrom")
-        if sources is not None and sources.kind == "list":
-            node = _from_all(node, sources, named)
-            env = node.get("env")
-        if env is not None and env.kind == "list":
-            items = [_from_one(each, named) for each in env.items]
-            if any(one is not other for one, other in zip(items, env.items, strict=True)):
-                node = put(node, ("env",), with_items(env, items))
-        return node
-
-    node = everywhere(item.node, change, work)
-    return item if node is item.node else Item(node, item.names, item.uses, item.open)
-
-
-def _from_one(variable: Node, named: Callable[[str | None], Item | None]) -> Node:
-    """A variable of `env` with the value that it has in a ConfigMap."""
-    reference = variable.get("valueFrom", "configMapKeyRef")
-    found = named(reference.string("name")) if reference is not None else None
-    if reference is None or found is None:
-        return variable
-    value = _entries(found.node.get("data")).get(reference.string("key") or "")
-    if value is None or "$(" in value.value:
-        return variable
-    return put(without(variable, ("valueFrom",)), ("value",), value)
-
-
-def _from_all(node: Node, sources: Node, named: Callable[[str | None], Item | None]) -> Node:
-    """A container with the variables of the ConfigMaps in `envFrom`, which those of `env` beat."""
-    given: dict[str, Node] = {}
-    left: list[Node] = []
-    for entry in sources.items:
-        found = named(entry.string("configMapRef", "name"))
-        data = _entries(found.node.get("data")) if found is not None else {}
-        if found is None or found.open or any("$(" in value.value for value in data.values()):
-            left.append(entry)
-        prefix = entry.string("prefix") or ""
-        given |= {f"{prefix}{k}": v for k, v in data.items() if "$(" not in v.value}
-    if not given:
-        return node
-    own = node.get("env")
-    rows = [made_map([("name", made(k, v)), ("value", v)], v) for k, v in given.items()]
-    env = with_items(own, [*rows, *own.items]) if own is not None and own.kind == "list" else None
-    if env is None:
-        env = Node("list", sources.span, sources.source, alias=True, items=rows)
-    node = put(node, ("env",), env)
-    pairs = [(k, with_items(v, left) if v is sources else v) for k, v in node.entries()]
-    return with_pairs(node, [(k, v) for k, v in pairs if left or k.value != "envFrom"])
