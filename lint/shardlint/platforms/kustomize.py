@@ -71,6 +71,21 @@ SELECTORS: Mapping[str, tuple[str, ...]] = {
 }
 """Where the labels are by which an object selects pods; they are made where they are missing."""
 
+REFERENCES: Mapping[str, str] = {
+    "configMapRef": "ConfigMap",
+    "configMapKeyRef": "ConfigMap",
+    "configMap": "ConfigMap",
+}
+"""Maps whose `name` is that of another object of a kind."""
+
+NAMED_IN: Mapping[str, str] = {
+    "serviceAccountName": "ServiceAccount",
+    "resourceClaimTemplateName": "ResourceClaimTemplate",
+    "claimName": "PersistentVolumeClaim",
+    "serviceName": "Service",
+}
+"""Keys whose value is the name of another object of a kind."""
+
 RUN_BY_OTHERS = ("transformers", "generators", "helmCharts", "helmChartInflationGenerator")
 """Steps of programs and charts beside: what they do to the objects cannot be told."""
 

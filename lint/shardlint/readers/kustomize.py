@@ -29,11 +29,13 @@ from shardlint.readers.kustomize_items import (
     env_file,
     imaged,
     in_namespace,
+    items_of,
     labelled,
     literal,
     named_anew,
     nameless,
     replicated,
+    with_references,
     with_variables,
 )
 from shardlint.readers.layers import (
@@ -107,7 +109,8 @@ def _result(source: Source, items: list[Item], build: Build, context: ReadContex
     routers = []
     absorbed = dict.fromkeys(build.gone)
     problems = list(build.problems)
-    for index, item in enumerate(with_variables(items, build.work)):
+    items = with_references(with_variables(items, build.work), build.work)
+    for index, item in enumerate(items):
         path = f"{index}:"
         found = read_object(item.node, path, context)
         for plan in found.plans:
@@ -168,13 +171,13 @@ def _serves(source: Source, context: ReadContext) -> bool:
 def _named(root: Node, source: Source, context: ReadContext) -> Iterator[Source]:
     """The files that a kustomization names, as far as they are in the run."""
     for key in ("resources", "bases", "components", "patchesStrategicMerge"):
-        for entry in _items(root, key):
+        for entry in items_of(root, key):
             yield from _source(entry.value, source, context)
     for key in ("patches", "patchesJson6902"):
-        for entry in _items(root, key):
+        for entry in items_of(root, key):
             yield from _source(entry.string("path") or "", source, context)
-    for entry in _items(root, "configMapGenerator"):
-        for each in _items(entry, "envs"):
+    for entry in items_of(root, "configMapGenerator"):
+        for each in items_of(entry, "envs"):
             yield from _source(each.value, source, context)
 
 
@@ -186,11 +189,6 @@ def _source(path: str, source: Source, context: ReadContext) -> Iterator[Source]
         if (found := context.files.beside(source, name)) is not None:
             yield found
             return
-
-
-def _items(node: Node, key: str) -> list[Node]:
-    found = node.get(key)
-    return found.items if found is not None and found.kind == "list" else []
 
 
 # ------------------------------------------------------------------------------------- building
@@ -218,11 +216,11 @@ class Build:
         self.open.append(source.name)
         items = list(above or ())
         for key in ("resources", "bases"):
-            for entry in _items(root, key):
+            for entry in items_of(root, key):
                 items = self._joined(items, self._resource(source, entry), entry)
-        for entry in _items(root, "configMapGenerator"):
+        for entry in items_of(root, "configMapGenerator"):
             items = self._generated(items, source, entry)
-        for entry in _items(root, "components"):
+        for entry in items_of(root, "components"):
             items = self._component(items, source, entry)
         items = self._transformed(items, source, root)
         self.open.pop()
@@ -325,14 +323,14 @@ class Build:
         """The entries of a generated ConfigMap, and whether there are more."""
         data: dict[str, Node] = {}
         is_open = entry.get("files") is not None
-        envs = [*_items(entry, "envs"), *filter(None, (entry.get("env"),))]
+        envs = [*items_of(entry, "envs"), *filter(None, (entry.get("env"),))]
         for each in envs:
             found = next(_source(each.value, source, self.context), None)
             if found is None:
                 is_open = True
             else:
                 data |= env_file(found)
-        for each in _items(entry, "literals"):
+        for each in items_of(entry, "literals"):
             key, equals, value = each.value.partition("=")
             if each.kind == "scalar" and equals:
                 data[key] = literal(each, len(key) + 1, value)
@@ -341,29 +339,29 @@ class Build:
     # -- what is done with them
 
     def _transformed(self, items: list[Item], source: Source, root: Node) -> list[Item]:
-        for entry in _items(root, "patchesStrategicMerge"):
+        for entry in items_of(root, "patchesStrategicMerge"):
             items = self._patch(items, source, entry, entry, None)
-        for entry in _items(root, "patches"):
+        for entry in items_of(root, "patches"):
             text = entry.get("patch") or entry.get("path")
             items = self._patch(items, source, text, entry, entry.get("target"))
         items = [in_namespace(item, root.get("namespace")) for item in items]
         items = [named_anew(item, root) for item in items]
-        for entry in (*_items(root, "labels"), root):
+        for entry in (*items_of(root, "labels"), root):
             items = [labelled(item, entry, root) for item in items]
         items = [annotated(item, root.get("commonAnnotations")) for item in items]
-        for entry in _items(root, "patchesJson6902"):
+        for entry in items_of(root, "patchesJson6902"):
             text = entry.get("patch") or entry.get("path")
             items = self._patch(items, source, text, entry, entry.get("target"))
-        for entry in _items(root, "replicas"):
+        for entry in items_of(root, "replicas"):
             items = [replicated(item, entry) for item in items]
-        if images := [entry for entry in _items(root, "images") if entry.string("name")]:
+        if images := [entry for entry in items_of(root, "images") if entry.string("name")]:
             items = [self._with_images(item, images) for item in items]
         for entry in self._replacements(root, source):
             items = self._replaced(items, entry)
         return items
 
     def _replacements(self, root: Node, source: Source) -> Iterator[Node]:
-        for entry in _items(root, "replacements"):
+        for entry in items_of(root, "replacements"):
             if (path := entry.get("path")) is None:
                 yield entry
                 continue
@@ -383,7 +381,7 @@ class Build:
         value = field(found[0].node, path or "metadata.name") if len(found) == 1 else None
         value = value if value is not None and value.kind == "scalar" else None
         cut = start is not None and start.get("options") is not None
-        for target in _items(entry, "targets"):
+        for target in items_of(entry, "targets"):
             select = target.get("select")
             chosen = Target(select) if select is not None else None
             options = target.get("options")
@@ -391,7 +389,7 @@ class Build:
             partly = partly or (options is not None and options.get("delimiter") is not None)
             change = replacing(value, partly, entry)
             made_too = options is not None and options.string("create") == "true"
-            for steps in (steps_of(each.value) for each in _items(target, "fieldPaths")):
+            for steps in (steps_of(each.value) for each in items_of(target, "fieldPaths")):
                 items = [
                     self._with_field(item, steps, change, (value, entry) if made_too else None)
                     if chosen is not None and chosen.selects(item)

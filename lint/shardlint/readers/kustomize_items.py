@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from shardlint.platforms.kustomize import (
     CLUSTER_WIDE,
+    NAMED_IN,
+    REFERENCES,
     REPLICATED,
     SELECTORS,
     TEMPLATES,
@@ -165,12 +167,30 @@ def labelled(item: Item, entry: Node, root: Node) -> Item:
         return item
     chosen = entry is root or entry.string("includeSelectors") == "true"
     template = TEMPLATES.get(item.kind)
-    paths: list[tuple[str, ...]] = [("metadata", "labels")]
+    fields = [field for field in items_of(entry, "fields") if field.string("path")]
+    # A field of this path for some kinds stands in for the one of all kinds.
+    own = any(field.string("path") == "metadata/labels" for field in fields)
+    paths: list[tuple[str, ...]] = [] if own and entry is not root else [("metadata", "labels")]
+    paths += (path for field in fields if (path := _field(field, item)))
     if template and (chosen or entry.string("includeTemplates") == "true"):
         paths.append((*template, "labels"))
     if chosen and item.kind in SELECTORS and kind_of(item.node)[0] in ("apps", ""):
         paths.append(SELECTORS[item.kind])
     return item.changed(_with_all(item.node, paths, pairs))
+
+
+def items_of(node: Node, key: str) -> list[Node]:
+    found = node.get(key)
+    return found.items if found is not None and found.kind == "list" else []
+
+
+def _field(field: Node, item: Item) -> tuple[str, ...] | None:
+    """The path of a field that is named for some kinds, where it is for this object."""
+    wanted = (field.string(key) or "" for key in ("group", "version", "kind"))
+    path = tuple((field.string("path") or "").strip("/").split("/"))
+    there = field.string("create") == "true" or item.node.get(*path) is not None
+    fits = all(want in ("", had) for want, had in zip(wanted, item.type, strict=True))
+    return path if fits and there and not any("[" in step for step in path) else None
 
 
 def annotated(item: Item, pairs: Node | None) -> Item:
@@ -265,6 +285,32 @@ def _with_env(item: Item, maps: list[Item], work: Work) -> Item:
             items = [_from_one(each, named) for each in env.items]
             if any(one is not other for one, other in zip(items, env.items, strict=True)):
                 node = put(node, ("env",), with_items(env, items))
+        return node
+
+    node = everywhere(item.node, change, work)
+    return item if node is item.node else replace(item, node=node)
+
+
+def with_references(items: list[Item], work: Work) -> list[Item]:
+    """The objects with the new names of the others that they name."""
+    new: dict[tuple[str, str, str], str] = {}
+    for item in items:
+        space, name = item.names[-1]
+        new |= {(item.kind, space, had): name for _, had in item.names if had != name}
+    return [_referring(item, new, work) for item in items] if new else items
+
+
+def _referring(item: Item, new: Mapping[tuple[str, str, str], str], work: Work) -> Item:
+    space = item.names[-1][0]
+
+    def change(node: Node, key: str) -> Node:
+        kind = REFERENCES.get(key) or (node.string("kind") if key == "scaleTargetRef" else None)
+        fields = {"name": kind} if kind else NAMED_IN
+        for name, of in fields.items():
+            old = node.get(name)
+            now = new.get((of, space, old.value)) if old is not None else None
+            if old is not None and now is not None:
+                node = put(node, (name,), made(now, old))
         return node
 
     node = everywhere(item.node, change, work)

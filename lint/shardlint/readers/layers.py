@@ -124,7 +124,12 @@ def laid_over(base: Node, patch: Node, lists: bool, work: Work, depth: int = 0) 
         return _plain(patch)
     if patch.string("$patch") == "replace":
         return _plain(patch)
-    theirs = {key.value: (key, value) for key, value in _plain(patch).entries()}
+    theirs: dict[str, tuple[Node, Node]] = {}
+    for each in _plain(patch).entries():
+        theirs[each[0].value] = each
+    for key, value in reversed(patch.pairs):  # of a key that is written twice, the first counts
+        if key.value in theirs and not key.is_merge:
+            theirs[key.value] = (key, value)
     pairs: list[tuple[Node, Node]] = []
     for key, value in base.entries():
         work.spend()
