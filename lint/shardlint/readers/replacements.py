@@ -8,8 +8,15 @@ from collections.abc import Callable
 from shardlint.readers.layers import Work, made, put, with_items, with_pairs
 from shardlint.readers.yaml_tree import Node
 
-FILLED_IN = "${replacement}"
-"""What stands where a value is put together from parts: it is filled in elsewhere."""
+WHY = "a replacement of the kustomization fills it in"
+
+
+def filled_in(at: Node) -> Node:
+    """What stands where a value is put together from parts."""
+    node = made("${replacement}", at)
+    node.unknown = WHY
+    return node
+
 
 _STEP = re.compile(r"\[([^\]=]+)=([^\]]*)\]|((?:\\\.|[^.\[])+)")
 
@@ -65,7 +72,7 @@ def replacing(value: Node | None, partly: bool, at: Node) -> Callable[[Node], No
 
     def change(old: Node) -> Node:
         if value is None or partly:
-            return made(FILLED_IN, old if old.kind == "scalar" else at)
+            return filled_in(old if old.kind == "scalar" else at)
         return value
 
     return change
@@ -74,4 +81,4 @@ def replacing(value: Node | None, partly: bool, at: Node) -> Callable[[Node], No
 def created(node: Node, steps: tuple[str, ...], value: Node | None, at: Node) -> Node:
     """The tree with a value at a path of plain keys that need not be there."""
     plain = all(re.fullmatch(r"[^\[\]*]+", step) and not step.isdecimal() for step in steps)
-    return put(node, steps, value or made(FILLED_IN, at)) if plain else node
+    return put(node, steps, value or filled_in(at)) if plain else node
