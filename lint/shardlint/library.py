@@ -68,6 +68,12 @@ class Library:
             self._paths, {**{k: v for k, v in self._texts.items() if v}, source.name: source}
         )
 
+    def changed(self, texts: Mapping[str, Source | None]) -> Library:
+        """The same files with other texts in some of them; None: the file is not there."""
+        kept = {name: path for name, path in self._paths.items() if name not in texts}
+        own = {name: text for name, text in self._texts.items() if text and name not in texts}
+        return Library(kept, own | {name: text for name, text in texts.items() if text})
+
     def _kinds_in(self, name: str) -> Iterable[str]:
         if not name.lower().endswith(MANIFEST):
             return ()

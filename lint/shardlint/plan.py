@@ -681,6 +681,8 @@ class ServingPlan:
     anchors: tuple[Span, ...] = ()
     elsewhere: tuple[Origin, ...] = ()
     """Places of the same sense in other files, of which the object is put together."""
+    before: ServingPlan | None = None
+    """What it was at the revision that it is compared with."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
     def fact(self, path: str) -> Known[Any]:

@@ -168,6 +168,8 @@ class Project:
     readings: Mapping[str, Reading]
     paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
     library: Library = field(default_factory=Library)
+    before: Project | None = None
+    """The project at the revision that it is compared with."""
 
     @classmethod
     def discover(cls, setup: Setup, paths: Iterable[str], root: Path | None = None) -> Project:
@@ -208,7 +210,26 @@ class Project:
         for other, reading in self.readings.items():
             if other != name and (name in reading.names or touched & reading.kinds):
                 changed[other] = read_source(self.setup, reading.source, library)
-        return Project(self.setup, MappingProxyType(changed), self.paths, library)
+        return Project(self.setup, MappingProxyType(changed), self.paths, library, self.before)
+
+    def changed(self, texts: Mapping[str, Source | None]) -> Project:
+        """The project with other texts in some of its files; None: the file is not there."""
+        library = self.library.changed(texts)
+        others = [text.text.encode() for text in texts.values() if text is not None]
+        others += [self.sources[name].text.encode() for name in texts if name in self.sources]
+        touched = frozenset[str]().union(*(kinds(data) for data in others))
+        readings: dict[str, Reading] = {}
+        for name, reading in self.readings.items():
+            if name not in texts:
+                again = texts.keys() & reading.names or touched & reading.kinds
+                readings[name] = (
+                    read_source(self.setup, reading.source, library) if again else reading
+                )
+        for name, text in texts.items():
+            if text is not None and (name in self.readings or name not in self.sources):
+                readings[name] = read_source(self.setup, text, library)
+        ordered = MappingProxyType(dict(sorted(readings.items())))
+        return Project(self.setup, ordered, self.paths, library)
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
@@ -222,7 +243,8 @@ class Project:
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
-        return tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
+        found = tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
+        return found if self.before is None else tuple(_compared(found, self.before.plans))
 
     @cached_property
     def _hidden(self) -> Mapping[str, tuple[str, ...]]:
@@ -351,6 +373,11 @@ def _ignored(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]
         if result.include is not None:
             verdict = result.include
     return verdict
+
+
+def displayed(path: Path, root: Path) -> str:
+    """The name under which a file is told."""
+    return _display(path, root, str(path))
 
 
 def _display(path: Path, root: Path, given: str) -> str:
@@ -655,6 +682,17 @@ def _beside(plans: list[ServingPlan], project: Project) -> Iterator[ServingPlan]
         yield replace(plan, placement=replace(plan.placement, neighbours=found)) if found else plan
         if used and plan.placement.detached:
             others.append((plan, used))
+
+
+def _compared(plans: Iterable[ServingPlan], before: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
+    """The plans with what they were: the plan of the same name in the file, else of the same id."""
+    named: dict[tuple[str, str, str], list[ServingPlan]] = {}
+    by_id = {plan.id: plan for plan in before}
+    for plan in by_id.values():
+        named.setdefault((plan.file, plan.kind, plan.name), []).append(plan)
+    for plan in plans:
+        same = named.get((plan.file, plan.kind, plan.name), ())
+        yield replace(plan, before=same[0] if len(same) == 1 else by_id.get(plan.id))
 
 
 def _neighbours(
