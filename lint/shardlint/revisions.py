@@ -54,7 +54,9 @@ def _git(folder: Path, *words: str, data: bytes = b"") -> bytes:
         raise RevisionError(f"git cannot be run: {error.strerror or error}") from None
     if done.returncode:
         told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise RevisionError(told[-1].removeprefix("fatal: ") if told else "there is no such revision")
+        raise RevisionError(
+            told[-1].removeprefix("fatal: ") if told else "there is no such revision"
+        )
     return done.stdout
 
 

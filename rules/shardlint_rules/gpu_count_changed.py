@@ -5,13 +5,14 @@ reserves, and the product (tensor × pipeline × data parallel size × replicas)
 Said as info, with both counts and the degrees that changed: whether that is meant, nobody but the
 author knows.
 
-With `--diff-base main`, where `main` has `--data-parallel-size 1`:
+The file at the revision:
 
-```yaml passes
+```yaml before
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: llm}
 spec:
+  replicas: 2
   selector: {matchLabels: {app: llm}}
   template:
     metadata: {labels: {app: llm}}
@@ -19,8 +20,44 @@ spec:
       containers:
       - name: vllm
         image: vllm/vllm-openai:v0.27.0
-        args: [Qwen/Qwen3-8B, --data-parallel-size, "4"]  # told: 1 → 4 GPUs (DP 1 → 4)
+        args: [Qwen/Qwen3-8B, --max-num-seqs, "64", --data-parallel-size, "1"]
+        resources: {limits: {nvidia.com/gpu: 1}}
+```
+
+Said of it with `--diff-base`, 2 → 8 GPUs (DP 1 → 4):
+
+```yaml fails
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.27.0
+        args: [Qwen/Qwen3-8B, --max-num-seqs, "64", --data-parallel-size, "4"]  # gpu-count-changed
         resources: {limits: {nvidia.com/gpu: 4}}
+```
+
+```yaml passes
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.27.0
+        args: [Qwen/Qwen3-8B, --max-num-seqs, "128", --data-parallel-size, "1"]
+        resources: {limits: {nvidia.com/gpu: 1}}
 ```
 
 Fix: none is needed where the change is meant. Otherwise the change to take back is named.

@@ -22,6 +22,8 @@ KINDS = (
     "k8s-job",
     "docker-compose",
     "shell",
+    "kustomize-patch",
+    "llmd-kustomize-patch",
 )
 """Kinds of files that are read."""
 
