@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
+from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -463,6 +464,14 @@ class Neighbour:
     share: Known[float] = Known.unset()
 
 
+@record
+class Asked:
+    """What a container writes for one resource."""
+
+    limit: Known[Fraction] = Known.unset()
+    request: Known[Fraction] = Known.unset()
+
+
 @record(kw_only=True)
 class Placement:
     """What the platform gives to one replica.
@@ -479,6 +488,11 @@ class Placement:
     names what hands the container an RDMA device, `interfaces` what gives it several network
     interfaces, `packed` what keeps the pods of one group near each other; None: nothing does.
     `env` are variables that collectives look at, `env_open` why there may be more of them.
+
+    `asked` holds limit and request of each resource that stands for devices. `startup_seconds` is
+    how long the engine may take to start before a probe ends it, `probe` the one that does, and
+    `ready_probe` the one that must succeed before the pod counts as ready;
+    `ordered`: pods of one object start one after the other, each when the one before is ready.
 
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
@@ -512,6 +526,11 @@ class Placement:
     packed: Known[str | None] = Known.unset()
     env: Mapping[str, Known[str]] = field(default_factory=lambda: MappingProxyType({}))
     env_open: str | None = None
+    asked: Mapping[str, Asked] = field(default_factory=lambda: MappingProxyType({}))
+    startup_seconds: Known[int] = Known.unset()
+    probe: str | None = None
+    ready_probe: str | None = None
+    ordered: Known[bool] = Known.unset()
     wants_gpu: bool = True
     scheduled: bool = False
     on_host: bool = False
@@ -533,9 +552,33 @@ class Placement:
 
 
 @record(kw_only=True)
+class Scaler:
+    """What changes the number of replicas of a workload, and by what it decides.
+
+    `target` names the workload: namespace, kind, name. `signals` are what it looks at: "cpu",
+    "memory", or the name of a metric; `decided` is False where some of them could not be read.
+    """
+
+    file: str
+    path: str
+    origin: Origin
+    kind: str
+    target: tuple[str, str, str]
+    minimum: Known[int] = Known.unset()
+    maximum: Known[int] = Known.unset()
+    signals: tuple[str, ...] = ()
+    decided: bool = True
+
+
+@record(kw_only=True)
 class Fleet:
+    """How many replicas there are. `surge` are those that a rolling update starts before old ones
+    stop, where none of those may stop first; `scaler` changes the number."""
+
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
+    surge: Known[int] = Known.unset()
+    scaler: Scaler | None = None
 
 
 @record(kw_only=True)
@@ -656,6 +699,8 @@ class ServingPlan:
     shape_of: Known[str] = Known.unset()
     """The model or folder whose config.json gives the shape, where that is not the model itself."""
     served_name: Known[str] = Known.unset()
+    owner: tuple[str, str] | None = None
+    """Kind and name of the object that its pods belong to."""
     role: str | None = None
     platform: str | None = None
     """The operator or chart that makes pods of it."""

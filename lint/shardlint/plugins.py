@@ -37,6 +37,7 @@ from shardlint.plan import (
     Ranks,
     Releases,
     Router,
+    Scaler,
     ServingPlan,
 )
 from shardlint.record import record
@@ -604,6 +605,7 @@ class ReadResult:
     routers: tuple[Router, ...] = ()
     problems: tuple[Problem, ...] = ()
     absorbs: tuple[Absorbed, ...] = ()
+    scalers: tuple[Scaler, ...] = ()
     skipped: str | None = None
 
 

@@ -18,7 +18,7 @@ from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
-from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, ServingPlan
+from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, Scaler, ServingPlan
 from shardlint.plugins import (
     Absorbed,
     BrokenPlugin,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NEVER = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".tox"})
 
 
-Owned = TypeVar("Owned", ServingPlan, Router)
+Owned = TypeVar("Owned", ServingPlan, Router, Scaler)
 
 
 class PathError(Exception):
@@ -156,6 +156,7 @@ class Reading:
     broken: tuple[BrokenPlugin, ...] = ()
     skipped: str | None = None
     absorbs: tuple[Absorbed, ...] = ()
+    scalers: tuple[Scaler, ...] = ()
     names: frozenset[str] = frozenset()
     """Other files that it was read with."""
     kinds: frozenset[str] = frozenset()
@@ -243,7 +244,12 @@ class Project:
     @cached_property
     def plans(self) -> tuple[ServingPlan, ...]:
         """Plans with model facts, devices and versions where the files leave them open."""
-        found = tuple(_beside([_enriched(plan, self) for plan in self._read()], self))
+        scalers: dict[tuple[str, str, str], list[Scaler]] = {}
+        for reading in self.readings.values():
+            for scaler in self._own(reading.scalers):
+                scalers.setdefault(scaler.target, []).append(scaler)
+        read = (_scaled(_enriched(plan, self), scalers) for plan in self._read())
+        found = tuple(_beside(list(read), self))
         return found if self.before is None else tuple(_compared(found, self.before.plans))
 
     @cached_property
@@ -256,7 +262,7 @@ class Project:
         return {name: tuple(paths) for name, paths in hidden.items()}
 
     def _own(self, items: Iterable[Owned]) -> Iterator[Owned]:
-        """Plans or routers without those that are seen through another file."""
+        """Plans, routers or scalers without those that are seen through another file."""
         hidden = self._hidden
         return (item for item in items if not f"{item.path}/".startswith(hidden.get(item.file, ())))
 
@@ -495,6 +501,7 @@ def read_source(setup: Setup, source: Source, library: Library | None = None) ->
         tuple(broken),
         skips[0] if skips and not any(result.plans for result in results) else None,
         tuple(item for result in results for item in result.absorbs),
+        tuple(item for result in results for item in result.scalers),
         frozenset(asked.names),
         frozenset(asked.kinds),
     )
@@ -718,6 +725,21 @@ def _used(plan: ServingPlan, setup: Setup) -> tuple[str, ...]:
     if count is None or plan.effective.world().assumes:
         return ()
     return tuple(str(at) for at in range(min(count, 64))) if ids == ("all",) else ids[:count]
+
+
+def _scaled(plan: ServingPlan, scalers: Mapping[tuple[str, str, str], list[Scaler]]) -> ServingPlan:
+    """With the autoscaler of its object: that of its own file, else of its folder."""
+    if plan.owner is None:
+        return plan
+    found = scalers.get((_namespace(plan), *plan.owner), [])
+    near = [item for item in found if item.file == plan.file]
+    beside = [item for item in found if _folder(item.file) == _folder(plan.file)]
+    chosen = near or beside
+    if len(chosen) != 1:
+        return plan
+    scaler = chosen[0]
+    most = plan.fleet.max_replicas.or_default(scaler.maximum)
+    return replace(plan, fleet=replace(plan.fleet, scaler=scaler, max_replicas=most))
 
 
 def _linked(router: Router, labelled: Mapping[tuple[str, str, str], list[ServingPlan]]) -> Router:

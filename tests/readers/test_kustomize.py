@@ -294,6 +294,17 @@ def test_namespaces_are_kept_apart() -> None:
     assert len(found.routers) == 2
 
 
+def test_an_autoscaler_keeps_its_workload() -> None:
+    scaler = (
+        "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: chat}\n"
+        "spec:\n  maxReplicas: 5\n  scaleTargetRef: {kind: Deployment, name: chat}\n"
+    )
+    found = project("namePrefix: a-\nnamespace: n\n", hpa__yaml=scaler)
+    text = found.sources[OVERLAY].text.replace("[../../base]", "[../../base, hpa.yaml]")
+    (plan,) = found.update(OVERLAY, text).plans
+    assert plan.fleet.max_replicas.only == 5
+
+
 # what is not certain
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -141,7 +142,9 @@ class Catalogue:
         )
 
         wanted = last_part(without_remarks(name))
-        likenesses = (str.__eq__, is_variant, lambda one, family: is_variant(family, one))
+        likenesses: tuple[Callable[[str, str], bool], ...] = (
+            operator.eq, is_variant, lambda one, family: is_variant(family, one)
+        )  # fmt: skip
         for shorter, packed, same in product(stripped(wanted), (False, True), likenesses):
             ids = self._like(shorter, packed, same)
             if ids:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from fractions import Fraction
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
@@ -63,8 +65,8 @@ _FACTORS: Mapping[str, int] = {
 }  # fmt: skip
 
 
-def quantity(node: Node) -> Known[int]:
-    """A Kubernetes quantity, rounded up to a whole number: 16Gi, 1.5G, 1e9."""
+def amount(node: Node) -> Known[Fraction]:
+    """A Kubernetes quantity: 16Gi, 1.5G, 1e9, 500m."""
     text = node.text()
     match = _QUANTITY.fullmatch((text.value or "").strip())
     digits = (match[1] + (match[2] or "")) if match else ""
@@ -73,8 +75,13 @@ def quantity(node: Node) -> Known[int]:
         return Known.unknown(reason, text.place)
     exponent = int(match[3] or 0) - (3 if match[4] == "m" else 0) - len(match[2] or "")
     value = int(digits) * _FACTORS.get(match[4] or "", 1)
-    size = value * 10**exponent if exponent > 0 else -(-value // 10**-exponent)
-    return Known.of(size, text.place)
+    scale = 10 ** abs(exponent)
+    return Known.of(Fraction(value * scale if exponent > 0 else Fraction(value, scale)), text.place)
+
+
+def quantity(node: Node) -> Known[int]:
+    """A Kubernetes quantity, rounded up to a whole number."""
+    return amount(node).map(ceil)
 
 
 # ------------------------------------------------------------------------------- surroundings

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from shardlint.known import Known
+from shardlint.known import Known, combine
 from shardlint.plan import Fleet, Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._scalers import scalers_of
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import (
     Owner,
@@ -19,7 +20,7 @@ from shardlint.readers.pods import (
     string_map,
 )
 from shardlint.readers.yaml_files import read_yaml, yaml_like
-from shardlint.readers.yaml_tree import Node, integer
+from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Source
 
 POD_SPECS: Mapping[str, tuple[str, ...]] = {
@@ -60,11 +61,14 @@ class KubernetesReader:
         return ReadResult(
             plans=finished(plan for each in found for plan in each.plans),
             routers=tuple(router for each in found for router in each.routers),
+            scalers=tuple(scaler for each in found for scaler in each.scalers),
         )
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         return ReadResult(
-            plans=tuple(_plans(node, path, context)), routers=tuple(_routers(node, path))
+            plans=tuple(_plans(node, path, context)),
+            routers=tuple(_routers(node, path)),
+            scalers=tuple(scalers_of(node, path)),
         )
 
 
@@ -90,8 +94,60 @@ def _owner(node: Node, kind: str, path: str) -> Owner:
         kind=kind,
         path=path,
         pod=POD_SPECS[kind][:-1],
-        fleet=Fleet(replicas=replicas) if kind in REPLICATED else Fleet(),
+        fleet=Fleet(replicas=replicas, surge=_surge(node, kind, replicas))
+        if kind in REPLICATED
+        else Fleet(),
+        placement={"ordered": _ordered(node)} if kind == "StatefulSet" else {},
     )
+
+
+def _ordered(node: Node) -> Known[bool]:
+    """A pod starts when the one before it is ready, unless all may start at once."""
+    policy = node.get("spec", "podManagementPolicy")
+    if policy is None:
+        kind = node.get("kind")
+        return Known.of(True, kind.origin if kind is not None else None, how="defaulted")
+    return policy.text().known().map(lambda value: value == "OrderedReady")
+
+
+def _surge(node: Node, kind: str, replicas: Known[int]) -> Known[int]:
+    """Pods that an update starts while no old one may stop; 25 % each where nothing is stated."""
+    if kind != "Deployment":
+        return Known.unset()
+    strategy = node.get("spec", "strategy")
+    if strategy is not None and strategy.string("type") == "Recreate":
+        return Known.of(0, strategy.origin)
+    count = replicas.or_default(Known.of(1, how="defaulted"))
+    part = node.get("spec", "strategy", "rollingUpdate")
+    more = part.get("maxSurge") if part is not None else None
+    fewer = part.get("maxUnavailable") if part is not None else None
+    surge = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
+    spare = combine(lambda share, of: _rounded(share, of, up=False), _share(fewer), count)
+    found = combine(lambda extra, gone: extra if not gone else 0, surge, spare)
+    return found.at(more.origin if more is not None else replicas.origin)
+
+
+def _share(node: Node | None) -> Known[str]:
+    if node is None:
+        return Known.of("25%", how="defaulted")
+    if not PODS.fullmatch(node.value):
+        why = placeholder(node.value) or f"{node.value!r} is no number of pods"
+        return Known.unknown(why, node.origin)
+    return node.text().known()
+
+
+PODS = re.compile(r"(\d{1,9})(%?)")
+"""A number of pods, or a percentage of them."""
+
+
+def _rounded(share: str, count: int, *, up: bool) -> int:
+    """So many pods, as Kubernetes rounds a percentage of them."""
+    match = PODS.fullmatch(share)
+    assert match is not None
+    number = int(match[1])
+    if not match[2]:
+        return number
+    return -(-number * count // 100) if up else number * count // 100
 
 
 def _fragment(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from posixpath import basename, dirname
 
 from shardlint.library import SERVING
-from shardlint.plan import ServingPlan
+from shardlint.plan import Scaler, ServingPlan
 from shardlint.platforms.kustomize import FILES, GROUP, RUN_BY_OTHERS, merges_lists
 from shardlint.plugins import Absorbed, Problem, ReadContext, ReadResult
 from shardlint.readers.kustomize_items import (
@@ -107,6 +107,7 @@ def _kustomization(source: Source) -> tuple[Node | None, ReadResult | None]:
 def _result(source: Source, items: list[Item], build: Build, context: ReadContext) -> ReadResult:
     plans: list[ServingPlan] = []
     routers = []
+    scalers: list[Scaler] = []
     absorbed = dict.fromkeys(build.gone)
     problems = list(build.problems)
     items = with_references(with_variables(items, build.work), build.work)
@@ -121,13 +122,15 @@ def _result(source: Source, items: list[Item], build: Build, context: ReadContex
             places = tuple(_places(item.node, ""))
             named = f"{source.name}#{router.path}"
             routers.append(replace(router, id=named, file=source.name, elsewhere=places))
+        scalers += (replace(scaler, file=source.name) for scaler in found.scalers)
         problems += found.problems
-        if found.plans or found.routers:
+        if found.plans or found.routers or found.scalers:
             absorbed |= dict.fromkeys(item.uses)
     absorbed |= dict.fromkeys(build.bases)
     return ReadResult(
         plans=finished(plans),
         routers=tuple(routers),
+        scalers=tuple(scalers),
         problems=tuple(problems),
         absorbs=tuple(absorbed),
     )

@@ -304,7 +304,9 @@ def _referring(item: Item, new: Mapping[tuple[str, str, str], str], work: Work) 
     space = item.names[-1][0]
 
     def change(node: Node, key: str) -> Node:
-        kind = REFERENCES.get(key) or (node.string("kind") if key == "scaleTargetRef" else None)
+        kind = REFERENCES.get(key)
+        if key == "scaleTargetRef":
+            kind = node.string("kind") or "Deployment"
         fields = {"name": kind} if kind else NAMED_IN
         for name, of in fields.items():
             old = node.get(name)

@@ -35,5 +35,6 @@ def read_object(node: Node, path: str, context: ReadContext) -> ReadResult:
     return ReadResult(
         plans=tuple(plan for each in found for plan in each.plans),
         routers=tuple(router for each in found for router in each.routers),
+        scalers=tuple(scaler for each in found for scaler in each.scalers),
         problems=tuple(problem for each in found for problem in each.problems),
     )

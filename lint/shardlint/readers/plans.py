@@ -85,6 +85,7 @@ class Host:
     origin: Origin
     anchors: tuple[Span, ...] = ()
     role: str | None = None
+    owner: tuple[str, str] | None = None
     namespace: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     placement: Placement = Placement()
@@ -133,6 +134,7 @@ def _plan(
         model=model,
         shape_of=reading.shape_of,
         served_name=reading.served_name,
+        owner=host.owner,
         role=host.role,
         platform=host.platform,
         namespace=host.namespace,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Case, Known, Text
-from shardlint.plan import Device, Fleet, Launch, Placement, Remark, ServingPlan, Site
+from shardlint.plan import Asked, Device, Fleet, Launch, Placement, Remark, ServingPlan, Site
 from shardlint.plugins import ReadContext
-from shardlint.readers._pod import Pod, indexed, surroundings, texts
+from shardlint.readers._pod import Pod, amount, indexed, surroundings, texts
+from shardlint.readers._probes import ready_probe, startup_budget
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
 from shardlint.readers.plans import Host, around, distinct, during, plan_of, processes, ray_in
@@ -214,6 +216,7 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
     label, device = _card(spec, resource, context)
     whole = owner.whole and (node.get("image") is not None or owner.image.is_known)
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
+    startup = startup_budget(node)
     fields, more = surroundings(pod, node)
     placement = Placement(
         pods_per_group=owner.nodes,
@@ -224,6 +227,10 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
         device_ids=indexed(count),
         scope=path,
         scheduled=whole,
+        asked=asked(node),
+        startup_seconds=startup.seconds,
+        probe=startup.probe,
+        ready_probe=ready_probe(node),
         **{**fields, **owner.placement},
     )
     name = node.string("name")
@@ -239,6 +246,7 @@ def _host(owner: Owner, spec: Node | None, node: Node, path: str, context: ReadC
         labels=owner.pod_labels(),
         placement=placement,
         fleet=owner.fleet,
+        owner=(owner.kind, owner.name) if owner.name else None,
         role=owner.role,
         platform=owner.platform,
         effective=owner.effective,
@@ -288,6 +296,25 @@ def devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
     count = _assuming(integer(value), name, node)
     site = TextSite(tuple(value.text() for _, value in entries))
     return count, {"gpus_per_pod": site} if count.is_known else {}, key
+
+
+def asked(node: Node) -> Mapping[str, Asked]:
+    """Limit and request of each resource that stands for devices."""
+    parts = {
+        part: {
+            key.value.strip(): amount(value) for key, value in _entries(node.get("resources", part))
+        }
+        for part in ("limits", "requests")
+    }
+    names = dict.fromkeys(name for part in parts.values() for name in part)
+    unset: Known[Fraction] = Known.unset()
+    return MappingProxyType(
+        {
+            name: Asked(parts["limits"].get(name, unset), parts["requests"].get(name, unset))
+            for name in names
+            if RESOURCES.match(name) or UNCOUNTED.match(name)
+        }
+    )
 
 
 def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
