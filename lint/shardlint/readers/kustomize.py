@@ -378,7 +378,7 @@ class Build:
     def _replaced(self, items: list[Item], entry: Node) -> list[Item]:
         """The objects with a field of one of them, or a part of it, in fields of others."""
         start = entry.get("source")
-        chooser = Target(start) if start is not None else None
+        chooser = Target(start, every=True) if start is not None else None
         found = [item for item in items if chooser is not None and chooser.selects(item)]
         path = start.string("fieldPath") if start is not None else None
         value = field(found[0].node, path or "metadata.name") if len(found) == 1 else None
@@ -386,7 +386,7 @@ class Build:
         cut = start is not None and start.get("options") is not None
         for target in items_of(entry, "targets"):
             select = target.get("select")
-            chosen = Target(select) if select is not None else None
+            chosen = Target(select, every=True) if select is not None else None
             options = target.get("options")
             partly = cut or target.get("reject") is not None
             partly = partly or (options is not None and options.get("delimiter") is not None)

@@ -104,9 +104,11 @@ class Named:
 
 
 class Target:
-    """What selects objects by kind, by any name that they have had, by labels and annotations."""
+    """What selects objects by kind, by their first or their present name, by labels and
+    annotations; with `every`, by any name that they have had."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, every: bool = False) -> None:
+        self._every = every
         self._type = tuple(node.string(key) or "" for key in ("group", "version", "kind"))
         self._name = node.string("name") or ""
         self._namespace = node.string("namespace") or ""
@@ -116,11 +118,12 @@ class Target:
         ]
 
     def selects(self, item: Item) -> bool:
+        names = item.names if self._every else (item.names[0], item.names[-1])
         return (
             all(not want or selected(want, had)
                 for want, had in zip(self._type, item.type, strict=True))
-            and any(selected(self._name, name) and selected(self._namespace, space)
-                    for space, name in item.names)
+            and any(selected(self._name, name) for _, name in names)
+            and any(selected(self._namespace, space) for space, _ in names)
             and all(not row or _carries(row, string_map(item.node.get("metadata", field)))
                     for row, field in self._rows)
         )  # fmt: skip
