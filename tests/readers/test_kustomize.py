@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -523,3 +524,27 @@ def test_what_is_built_is_what_kubectl_builds(tmp_path: Path) -> None:
     theirs = {each["kind"]: each for each in YAML(typ="safe").load_all(done.stdout.decode())}
     ours = {each["kind"]: each for each in objects(texts)}
     assert ours == theirs
+
+
+def test_torn_trees_break_nothing() -> None:
+    """Lines lost, doubled and moved in a base, a patch, a kustomization: no reader fails."""
+    chance = random.Random(5)
+    texts = {name: source.text for name, source in project(
+        "patches:\n  - path: patch.yaml\n  - target: {kind: Deployment}\n    patch: |-\n"
+        "      - op: add\n        path: /spec/template/spec/containers/0/args/-\n"
+        "        value: --enforce-eager\nimages:\n  - name: vllm/vllm-openai\n    newTag: v0.9.0\n"
+        "configMapGenerator:\n  - name: run\n    literals: [A=1]\n",
+        patch__yaml=PATCH,
+    ).sources.items()}  # fmt: skip
+    for _ in range(150):
+        torn = dict(texts)
+        for name in chance.sample(sorted(texts), 2):
+            lines = torn[name].splitlines(keepends=True)
+            at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+            lines[at : at + 1] = chance.choice(
+                [[], [lines[other]], [lines[at], lines[other]], ["  " + lines[at]], ["- x: [\n"]]
+            )
+            torn[name] = "".join(lines)
+        found = Project.of_texts(a_setup(), torn)
+        assert found.broken == ()
+        assert not lint(found).result.failed
