@@ -201,6 +201,13 @@ def test_exit_code(text: str, arguments: list[str], code: int) -> None:
     assert code == result.exit_code, result.output
 
 
+def test_standard_input_has_no_revisions() -> None:
+    """What is compared with a revision is tested in test_revisions.py."""
+    result = run("check", "-", "--diff-base", "HEAD", stdin=HEADS)
+    assert result.exit_code == 2
+    assert "standard input has no revisions" in result.stderr
+
+
 def test_configuration_says_what_fails_and_the_command_line_wins() -> None:
     write("shardlint.toml", 'fail-on = "warning"\n')
     write("compose.yaml", SURPLUS)

@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,8 @@ BLOCK = re.compile(
 )
 TOLD = re.compile(r"^```toml told\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """What the user's configuration says while the examples of a page are linted."""
+BEFORE = re.compile(r"^```yaml before\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""What the file was at the revision that the examples of a page are compared with."""
 FILES = {"sh": "script.sh", "yaml": "manifest.yaml"}
 
 
@@ -84,7 +87,12 @@ class Example(NamedTuple):
         told |= {} if self.rule.enabled else {"select": (self.rule.name,)}
         config = tomllib.loads("".join(TOLD.findall(self.rule.page())))
         told["models"] = config.get("models")
-        result = check(self.text, FILES[self.language], **told)
+        if before := BEFORE.findall(self.rule.page()):
+            name = FILES[self.language]
+            old, new = (Project.of_texts(setup(), {name: text}) for text in (*before, self.text))
+            result = lint(replace(new, before=old)).result
+        else:
+            result = check(self.text, FILES[self.language], **told)
         return [finding for finding in result.findings if finding.name == self.rule.name]
 
 
@@ -141,7 +149,8 @@ def test_page_has_summary_reason_examples_and_fix(rule: type[Rule]) -> None:
     assert len(reason) > len(summary)
     assert [text for text in paragraphs if text.startswith("Fix: ")]
     assert {"fails", "passes"} == {verdict for _, verdict, _, _ in BLOCK.findall(page)}
-    assert page.count("```") == 2 * (len(BLOCK.findall(page)) + len(TOLD.findall(page)))
+    blocks = [*BLOCK.findall(page), *TOLD.findall(page), *BEFORE.findall(page)]
+    assert page.count("```") == 2 * len(blocks)
 
 
 @pytest.mark.parametrize("example", examples("fails", "sh", "yaml"))

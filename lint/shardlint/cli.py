@@ -288,6 +288,11 @@ def _project(setup: Setup, paths: tuple[str, ...], stdin_filename: str) -> Proje
 @click.option("--strict-unknown", is_flag=True, help="Exit 1 if a rule could not be decided.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("--output-file", type=click.Path(dir_okay=False), help="Write the report there.")
+@click.option(
+    "--diff-base",
+    metavar="REV",
+    help="Tell only of what changed since this git revision, and of changed GPU counts.",
+)
 @world_options
 def check(paths: tuple[str, ...], **given: Any) -> None:
     """Lint serving manifests: files, folders, or - for standard input.
@@ -303,6 +308,8 @@ def check(paths: tuple[str, ...], **given: Any) -> None:
             given["select"], given["ignore"], given["online"],
         )  # fmt: skip
         project = _project(setup, paths, given["stdin_filename"])
+        if given["diff_base"] is not None:
+            project = _since(project, paths, given)
         raise SystemExit(_check(setup, project, {**given, "stdin": "-" in paths}))
 
 
@@ -325,11 +332,29 @@ def _check(setup: Setup, project: Project, given: dict[str, Any]) -> int:
     return _exit_code(setup, result, given)
 
 
+def _since(project: Project, paths: tuple[str, ...], given: dict[str, Any]) -> Project:
+    """The project beside what it was at a revision."""
+    from shardlint.revisions import RevisionError, since
+
+    if "-" in paths:
+        raise Failure("--diff-base needs files: standard input has no revisions")
+    if given["fix"] or given["unsafe_fixes"] or given["show_diff"]:
+        raise Failure("--diff-base only tells: leave out --fix, --unsafe-fixes and --diff")
+    try:
+        return since(project, given["diff_base"], paths or (".",))
+    except RevisionError as error:
+        raise Failure(f"--diff-base {given['diff_base']}: {error}") from None
+
+
 def _result(project: Project) -> Result:
     """Findings with their fixes, whose module is only needed where there is something to cure."""
     from shardlint.linter import lint
 
     run = lint(project)
+    if project.before is not None:
+        from shardlint.revisions import only_changed
+
+        run = type(run)(only_changed(project, run.result), run.cures)
     if not run.cures:
         return run.result
     from shardlint.fixes import with_fixes

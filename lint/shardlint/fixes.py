@@ -384,7 +384,9 @@ def _worse(
     if (other := _other_change(before, after, finding, fix)) is not None:
         return other
     new = with_fixes(lint(after))
-    if _count(new)[finding.rule, finding.plan] >= _count(old)[finding.rule, finding.plan]:
+    left, had = _count(new), _count(old)
+    plans = finding.plans or (finding.plan,)
+    if any(left[finding.rule, plan] >= had[finding.rule, plan] for plan in plans):
         return "the finding is still there afterwards"
     if _errors(after, new) - _errors(before, old):
         return "it leads to another error"
@@ -405,9 +407,10 @@ def _errors(project: Project, result: Result) -> Counter[tuple[str, str | None]]
 def _count(result: Result, *severities: str) -> Counter[tuple[str, str | None]]:
     """Findings by rule and plan."""
     return Counter(
-        (item.rule, item.plan)
+        (item.rule, plan)
         for item in result.findings
         if not severities or item.severity in severities
+        for plan in item.plans or (item.plan,)
     )
 
 
@@ -417,7 +420,7 @@ def _other_change(before: Project, after: Project, finding: Finding, fix: Fix) -
         return f"it would change which engines {finding.file} starts"
     for old, new in zip(before.plans, after.plans, strict=True):
         engine = before.setup.engine(old.engine)
-        if old.id == finding.plan and engine is not None:
+        if old.id in finding.plans and engine is not None:
             change = _change(old, new, fix.delta) or _other_option(old, new, fix.delta, engine)
         else:
             change = _change(old, new, {})

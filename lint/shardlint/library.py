@@ -13,6 +13,17 @@ from types import MappingProxyType
 
 from shardlint.source import DecodeError, Source
 
+_WORDS = (
+    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
+    rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
+    rb"max[-_]model[-_]len|mem[-_]fraction"
+)
+SERVING = re.compile(_WORDS, re.IGNORECASE)
+"""Words of engines, their devices and what stands before them."""
+
+LOOK = re.compile(_WORDS + rb"|kind[\"']?:\s*[\"']?Service\b", re.IGNORECASE)
+"""What a file must hold to be read when a folder is searched."""
+
 KIND = re.compile(rb"""^[ \t-]*["']?kind["']?:[ \t]*["']?(\w+)""", re.MULTILINE)
 MANIFEST = (".yaml", ".yml", ".json")
 MAX_BYTES = 8 * 2**20
@@ -57,6 +68,12 @@ class Library:
         return Library(
             self._paths, {**{k: v for k, v in self._texts.items() if v}, source.name: source}
         )
+
+    def changed(self, texts: Mapping[str, Source | None]) -> Library:
+        """The same files with other texts in some of them; None: the file is not there."""
+        kept = {name: path for name, path in self._paths.items() if name not in texts}
+        own = {name: text for name, text in self._texts.items() if text and name not in texts}
+        return Library(kept, own | {name: text for name, text in texts.items() if text})
 
     def _kinds_in(self, name: str) -> Iterable[str]:
         if not name.lower().endswith(MANIFEST):

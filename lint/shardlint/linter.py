@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -222,7 +222,8 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
     if missing is not None and not rule.settled(facts):
         row = UndecidedRule(plan.id, rule.id, rule.name, *missing)
         collected.undecided.append(row)
-        collected.unheard.add((rule.id, plan.file))
+        files = (plan.file, *(place.file for place in plan.elsewhere))
+        collected.unheard.update((rule.id, file) for file in files)
 
 
 def _fact(plan: ServingPlan, name: str) -> Known[Any]:
@@ -408,9 +409,9 @@ def _finish(
     findings: list[Finding] = []
     cures: dict[str, Cure] = {}
     seen: dict[str, int] = {}
-    for hit in ordered:
+    for hit, others in _told_once(ordered):
         finding = _finding(hit, project, seen)
-        findings.append(finding)
+        findings.append(_of_several(finding, [hit, *others], project) if others else finding)
         if hit.found.repair is not None and hit.world is not None:
             cures[finding.fingerprint] = Cure(hit.found.repair, hit.world)
     result = Result(
@@ -427,6 +428,39 @@ def _finish(
     return Run(result, cures)
 
 
+def _told_once(ordered: list[_Hit]) -> Iterator[tuple[_Hit, list[_Hit]]]:
+    """Each hit with those that say the same of the same place, in plans that other files make.
+
+    A base that many overlays use is one text: what is wrong there is wrong once. The hit that is
+    told is one of the most severe.
+    """
+    groups: dict[object, list[_Hit]] = {}
+    for hit in ordered:
+        groups.setdefault((hit.rule.id, hit.found.at, hit.found.message), []).append(hit)
+    for group in groups.values():
+        if len({hit.owner.file for hit in group if hit.owner is not None}) > 1:
+            group.sort(key=lambda hit: (SEVERITIES.index(hit.severity), bool(hit.assumes)))
+            yield group[0], group[1:]
+        else:
+            yield from ((hit, []) for hit in group)
+
+
+def _of_several(finding: Finding, hits: list[_Hit], project: Project) -> Finding:
+    """The finding of several plans: how many files make them, and which."""
+    owners = {hit.owner.id: hit.owner for hit in hits if hit.owner is not None}
+    files = {owner.file for owner in owners.values()}
+    others = [owner for owner in owners.values() if owner.id != finding.plan]
+    start = {name: _source(project, name).position(0) for name in files}
+    more = [Related(item.file, start[item.file], start[item.file], f"also in {item.id}")
+            for item in others]  # fmt: skip
+    return replace(
+        finding,
+        message=f"{finding.message} (in {len(files)} overlays)",
+        plans=tuple(owners),
+        related=(*finding.related, *more),
+    )
+
+
 def _finding(hit: _Hit, project: Project, seen: dict[str, int]) -> Finding:
     rule, found = hit.rule, hit.found
     source, span = _source(project, found.at.file), found.at.span
@@ -440,6 +474,7 @@ def _finding(hit: _Hit, project: Project, seen: dict[str, int]) -> Finding:
         end=source.position(span.end),
         span=Span(span.start, span.end),
         plan=hit.owner.id if hit.owner is not None else None,
+        plans=(hit.owner.id,) if hit.owner is not None else (),
         path=hit.owner.path if hit.owner is not None else None,
         assumes=tuple(sorted(hit.assumes)),
         related=tuple(_related(hit, project)),

@@ -746,6 +746,10 @@ class ServingPlan:
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
     anchors: tuple[Span, ...] = ()
+    elsewhere: tuple[Origin, ...] = ()
+    """Places of the same sense in other files, of which the object is put together."""
+    before: ServingPlan | None = None
+    """What it was at the revision that it is compared with."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
     def fact(self, path: str) -> Known[Any]:
@@ -782,6 +786,8 @@ class Router:
     selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     backends: tuple[str, ...] = ()
     anchors: tuple[Span, ...] = ()
+    elsewhere: tuple[Origin, ...] = ()
+    """Places of the same sense as `anchors`, in other files."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
 

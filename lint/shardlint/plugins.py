@@ -441,6 +441,8 @@ class Finding:
     span: Span
     plan: str | None = None
     path: str | None = None
+    plans: tuple[str, ...] = ()
+    """All plans in which it was found: several where they are made from one file."""
     assumes: tuple[str, ...] = ()
     related: tuple[Related, ...] = ()
     help: str | None = None
@@ -573,6 +575,8 @@ class ReadContext:
     told: Mapping[str, str] = field(default_factory=dict)
     """The release of an engine that the user names; it counts where the file states none."""
     files: Files = NoFiles()
+    readers: tuple[Reader, ...] = ()
+    """All readers: some can be asked for one object that another one put together."""
 
     def releases(self, engine: Engine, tag: Known[str] | None = None) -> Known[Releases]:
         """The releases that an engine can have: of its image's tag, else as told, else all."""
@@ -594,9 +598,9 @@ class Problem:
 
 @record
 class Absorbed:
-    """An object in another file that is seen through this one: its own plans are left out.
+    """An object in another file that is seen through this one: what is its own is left out.
 
-    `path` is the start of its plans' paths; empty: everything in the file.
+    `path` is the start of the paths of its plans and routers; empty: everything in the file.
     """
 
     file: str
@@ -638,6 +642,7 @@ class Reader(Protocol):
 
     `look` are bytes that every file of the format holds: when a folder is searched, only files with
     them, or with the words of the built-in formats, are read. None: the built-in words will do.
+    A reader can also have `names`: files of these names are read whatever they hold.
     """
 
     name: str

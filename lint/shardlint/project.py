@@ -7,18 +7,17 @@ other files are kept.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
-from shardlint.library import MAX_BYTES, Asked, Library, kinds
+from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
 from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, Scaler, ServingPlan
 from shardlint.plugins import (
     Absorbed,
@@ -40,16 +39,10 @@ if TYPE_CHECKING:
     from shardlint.models.catalogue import Catalogue
     from shardlint.models.hub import Hub
 
-LOOK = re.compile(
-    rb"vllm|sglang|trtllm|tensorrt|text-generation|lmdeploy|huggingfaceserver|ollama|llama[-.]|"
-    rb"nvcr\.io/nim|nvidia\.com/|amd\.com/gpu|tensor[-_]parallel|InferencePool|"
-    rb"max[-_]model[-_]len|mem[-_]fraction|"
-    rb"kind[\"']?:\s*[\"']?Service\b",
-    re.IGNORECASE,
-)
-"""What a file must hold to be read when a folder is searched."""
-
 NEVER = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".tox"})
+
+
+Owned = TypeVar("Owned", ServingPlan, Router, Scaler)
 
 
 class PathError(Exception):
@@ -176,6 +169,8 @@ class Project:
     readings: Mapping[str, Reading]
     paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
     library: Library = field(default_factory=Library)
+    before: Project | None = None
+    """The project at the revision that it is compared with."""
 
     @classmethod
     def discover(cls, setup: Setup, paths: Iterable[str], root: Path | None = None) -> Project:
@@ -216,7 +211,26 @@ class Project:
         for other, reading in self.readings.items():
             if other != name and (name in reading.names or touched & reading.kinds):
                 changed[other] = read_source(self.setup, reading.source, library)
-        return Project(self.setup, MappingProxyType(changed), self.paths, library)
+        return Project(self.setup, MappingProxyType(changed), self.paths, library, self.before)
+
+    def changed(self, texts: Mapping[str, Source | None]) -> Project:
+        """The project with other texts in some of its files; None: the file is not there."""
+        library = self.library.changed(texts)
+        others = [text.text.encode() for text in texts.values() if text is not None]
+        others += [self.sources[name].text.encode() for name in texts if name in self.sources]
+        touched = frozenset[str]().union(*(kinds(data) for data in others))
+        readings: dict[str, Reading] = {}
+        for name, reading in self.readings.items():
+            if name not in texts:
+                again = texts.keys() & reading.names or touched & reading.kinds
+                readings[name] = (
+                    read_source(self.setup, reading.source, library) if again else reading
+                )
+        for name, text in texts.items():
+            if text is not None and (name in self.readings or name not in self.sources):
+                readings[name] = read_source(self.setup, text, library)
+        ordered = MappingProxyType(dict(sorted(readings.items())))
+        return Project(self.setup, ordered, self.paths, library)
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
@@ -232,20 +246,29 @@ class Project:
         """Plans with model facts, devices and versions where the files leave them open."""
         scalers: dict[tuple[str, str, str], list[Scaler]] = {}
         for reading in self.readings.values():
-            for scaler in reading.scalers:
+            for scaler in self._own(reading.scalers):
                 scalers.setdefault(scaler.target, []).append(scaler)
-        found = (_scaled(_enriched(plan, self), scalers) for plan in self._read())
-        return tuple(_beside(list(found), self))
+        read = (_scaled(_enriched(plan, self), scalers) for plan in self._read())
+        found = tuple(_beside(list(read), self))
+        return found if self.before is None else tuple(_compared(found, self.before.plans))
 
-    def _read(self) -> Iterator[ServingPlan]:
-        """The plans of all files, without those that are seen through another file."""
-        hidden: dict[str, list[str]] = {}
+    @cached_property
+    def _hidden(self) -> Mapping[str, tuple[str, ...]]:
+        """The starts of the paths that are seen through another file, by their own file."""
+        hidden: dict[str, dict[str, None]] = {}
         for reading in self.readings.values():
             for item in reading.absorbs:
-                hidden.setdefault(item.file, []).append(item.path)
-        for name, reading in self.readings.items():
-            starts = tuple(hidden.get(name, ()))
-            yield from (plan for plan in reading.plans if not plan.path.startswith(starts))
+                hidden.setdefault(item.file, {})[item.path] = None
+        return {name: tuple(paths) for name, paths in hidden.items()}
+
+    def _own(self, items: Iterable[Owned]) -> Iterator[Owned]:
+        """Plans, routers or scalers without those that are seen through another file."""
+        hidden = self._hidden
+        return (item for item in items if not f"{item.path}/".startswith(hidden.get(item.file, ())))
+
+    def _read(self) -> Iterator[ServingPlan]:
+        for reading in self.readings.values():
+            yield from self._own(reading.plans)
 
     @cached_property
     def routers(self) -> tuple[Router, ...]:
@@ -254,12 +277,15 @@ class Project:
         for plan in self.plans:
             for key, value in plan.labels.items():
                 labelled.setdefault((_namespace(plan), key, value), []).append(plan)
-        found = (router for reading in self.readings.values() for router in reading.routers)
+        every = (router for reading in self.readings.values() for router in reading.routers)
+        found = self._own(every)
         return tuple(_linked(router, labelled) for router in found)
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        return tuple(item for reading in self.readings.values() for item in reading.problems)
+        """Each once: a file that several others use is read for each of them."""
+        every = (item for reading in self.readings.values() for item in reading.problems)
+        return tuple(dict.fromkeys(every))
 
     @cached_property
     def broken(self) -> tuple[BrokenPlugin, ...]:
@@ -355,6 +381,11 @@ def _ignored(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]
     return verdict
 
 
+def displayed(path: Path, root: Path) -> str:
+    """The name under which a file is told."""
+    return _display(path, root, str(path))
+
+
 def _display(path: Path, root: Path, given: str) -> str:
     """Relative to the working folder with forward slashes, else as it was given."""
     for spelled in (Path(os.path.normpath(path)), path.resolve()):
@@ -380,10 +411,20 @@ def _read_path(
         if given:
             raise PathError(f"{name}: {error.strerror or error}") from None
         return _unread(name, f"cannot be opened ({error.strerror or error})")
-    if not given and (not _looks(setup, data) or (b"\0" in data[:8192] and not _is_manifest(path))):
+    looks = given or _looks(setup, data)
+    if not given and b"\0" in data[:8192] and not (looks and _is_manifest(path)):
+        return None
+    if not looks and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
+    if not looks and not (reading.plans or reading.problems or reading.absorbs or reading.broken):
+        return None  # its name alone promised something
     return _with_syntax(reading) if given else reading
+
+
+def _named(setup: Setup, path: Path) -> bool:
+    """A reader asks for files of this name."""
+    return any(path.name in getattr(reader, "names", ()) for reader in setup.readers)
 
 
 def _looks(setup: Setup, data: bytes) -> bool:
@@ -441,7 +482,7 @@ def read_bytes(setup: Setup, name: str, data: bytes, library: Library | None = N
 def read_source(setup: Setup, source: Source, library: Library | None = None) -> Reading:
     """Ask every reader that accepts the text. One that raises is reported; the others go on."""
     asked = Asked(library or Library())
-    context = replace(setup.context, files=asked)
+    context = replace(setup.context, files=asked, readers=setup.readers)
     results: list[ReadResult] = []
     broken: list[BrokenPlugin] = []
     for reader in setup.readers:
@@ -652,6 +693,17 @@ def _beside(plans: list[ServingPlan], project: Project) -> Iterator[ServingPlan]
         yield replace(plan, placement=replace(plan.placement, neighbours=found)) if found else plan
         if used and plan.placement.detached:
             others.append((plan, used))
+
+
+def _compared(plans: Iterable[ServingPlan], before: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
+    """The plans with what they were: the plan of the same name in the file, else of the same id."""
+    named: dict[tuple[str, str, str], list[ServingPlan]] = {}
+    by_id = {plan.id: plan for plan in before}
+    for plan in by_id.values():
+        named.setdefault((plan.file, plan.kind, plan.name), []).append(plan)
+    for plan in plans:
+        same = named.get((plan.file, plan.kind, plan.name), ())
+        yield replace(plan, before=same[0] if len(same) == 1 else by_id.get(plan.id))
 
 
 def _neighbours(

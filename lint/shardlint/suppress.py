@@ -146,14 +146,17 @@ def _lines(source: Source, span: Span, owner: ServingPlan | Router | None) -> se
         source.position(max(span.start, span.end - 1)).line,
     )
     lines = set(range(first, min(last, first + 50) + 1))
-    if owner is not None and owner.file == source.name:
-        lines |= {source.position(anchor.start).line for anchor in owner.anchors}
-        lines |= {source.position(option.start).line for option in _options(owner, span)}
+    if owner is not None:
+        anchors = [place.span for place in owner.elsewhere if place.file == source.name]
+        here = owner.file == source.name
+        anchors += owner.anchors if here else ()
+        options = _options(owner, Origin(source.name, span)) if here or anchors else ()
+        lines |= {source.position(anchor.start).line for anchor in (*anchors, *options)}
     return lines
 
 
-def _options(owner: ServingPlan | Router, span: Span) -> Iterator[Span]:
+def _options(owner: ServingPlan | Router, place: Origin) -> Iterator[Span]:
     """The options of a plan that hold a place: a value may stand on the line below its option."""
     for flag in owner.flags if isinstance(owner, ServingPlan) else ():
-        if flag.written.origin.file == owner.file and flag.span.covers(span):
+        if flag.written.origin.file == place.file and flag.span.covers(place.span):
             yield flag.span

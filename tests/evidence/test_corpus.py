@@ -46,6 +46,8 @@ KINDS = (
     "kserve-isvc",
     "kserve-servingruntime",
     "kserve-llmisvc",
+    "kustomize-patch",
+    "llmd-kustomize-patch",
 )
 """Kinds of files that are read."""
 

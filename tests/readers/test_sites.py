@@ -74,11 +74,15 @@ def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
 PLAIN = ("k8s-", "docker-compose", "shell")
 
 
-@pytest.mark.parametrize(("plain", "least", "most"), [(True, 60, 0.1), (False, 150, 0.12)])
+@pytest.mark.parametrize(("plain", "least", "most"), [(True, 60, 0.1), (False, 150, 0.25)])
 def test_nearly_every_layout_of_a_real_manifest_can_be_set(
     plain: bool, least: int, most: float, shared: Path
 ) -> None:
-    """Where nothing can be written there is nothing to fix; a chart may do more with a new key."""
+    """Where nothing can be written there is nothing to fix.
+
+    In a chart or an operator's object more refuse: a key that is not there would do something else
+    too, or an application decides what to ask of the engine.
+    """
     assert shared.is_dir()
     refusals = []
     count = 0

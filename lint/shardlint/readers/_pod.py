@@ -229,7 +229,7 @@ class ShmSite:
 def _joined(edits: list[Edit]) -> list[Edit]:
     """Insertions at one place as one edit, so that nobody has to know their order."""
     first, *rest = edits
-    if rest and rest[0].span == first.span:
+    if rest and (rest[0].file, rest[0].span) == (first.file, first.span):
         return [Edit(first.file, first.span, first.text + rest[0].text), *rest[1:]]
     return edits
 

@@ -20,6 +20,7 @@ from shardlint.readers.kserve_llm import KServeLLMReader
 from shardlint.readers.kthena import KthenaReader
 from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
+from shardlint.readers.kustomize import KustomizeReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
@@ -62,4 +63,5 @@ def shardlint_readers() -> Iterable[Reader]:
         SystemdReader(),
         KServeReader(),
         KServeLLMReader(),
+        KustomizeReader(),
     )

@@ -123,7 +123,7 @@ class OptionSite:
         found = self._item(self.flag.written)
         if found is not None:
             node, item = found
-            more = insert_items(self.source, node, item, [_quote(given, item)])
+            more = insert_items(node, item, [_quote(given, item)])
             return more if isinstance(more, Refusal) else [*renamed, *more]
         return [replace(renamed[0], text=value)]
 
@@ -134,7 +134,7 @@ class OptionSite:
             return self._cut()
         if len(items) < len(found) or any(node is not items[0][0] for node, _ in items):
             return Refusal("the option and its value stand in different places")
-        return _remove_items(self.source, items[0][0], [item for _, item in items])
+        return _remove_items(items[0][0], [item for _, item in items])
 
     def _item(self, word: Text) -> tuple[Node, Node] | None:
         """The list and the item that is this word."""
@@ -170,9 +170,14 @@ def _inside(text: Text, word: Text) -> bool:
     return text.origin.file == word.origin.file and word.origin.span.covers(text.origin.span)
 
 
-def _remove_items(source: Source, node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
+def _remove_items(node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
     """Take items out of a list, with their lines or their commas."""
-    at = [index for index, item in enumerate(node.items) if any(item is one for one in items)]
+    if any(item.source.name != items[0].source.name for item in node.items):
+        return Refusal("the list is put together from several files")
+    source, at = (
+        items[0].source,
+        [index for index, item in enumerate(node.items) if any(item is one for one in items)],
+    )
     if len(at) == len(node.items):
         return Refusal("nothing would be left in the list")
     if node.alias or any(item.alias for item in items):
@@ -209,28 +214,29 @@ def _remove_lines(source: Source, items: Sequence[Node]) -> list[Edit] | Refusal
 class Slot:
     """A place for one more option: after a word, written like the option that ends there.
 
-    `nodes` are the command and its arguments in a YAML file, none in a script of its own.
+    `nodes` are the command and its arguments in a YAML file, none in a script of its own; `file` is
+    the one in which an option may be written.
     """
 
-    source: Source
     after: Text
+    file: str
     like: Flag | None = None
     nodes: tuple[Node, ...] = ()
 
     def insert(self, name: str, value: str) -> list[Edit] | Refusal:
         if not PLAIN.fullmatch(value):
             return Refusal(f"{value!r} cannot be written without quoting")
-        if self.after.origin.file != self.source.name:
+        if self.after.origin.file != self.file:
             return Refusal(f"{name} would stand in {self.after.origin.file}")
         words = [f"{name}={value}"] if self._is_joined else [name, value]
         for node in self.nodes:
             for item in node.items:
-                if item.span == self.after.origin.span and _is_word(item, self.after):
-                    return insert_items(self.source, node, item, self._quoted(item, words))
+                if item.origin == self.after.origin and _is_word(item, self.after):
+                    return insert_items(node, item, self._quoted(item, words))
         if self.nodes and not any(_holds(node, self.after) for node in self.nodes):
             return Refusal(f"no place was found for {name}")
-        at = self.after.origin.span.end
-        return [Edit(self.source.name, Span(at, at), "".join(f" {word}" for word in words))]
+        at, file = self.after.origin.span.end, self.after.origin.file
+        return [Edit(file, Span(at, at), "".join(f" {word}" for word in words))]
 
     @property
     def _is_joined(self) -> bool:
@@ -240,9 +246,9 @@ class Slot:
 
     def _quoted(self, item: Node, words: list[str]) -> list[str]:
         """Each word in the quotes of its counterpart; one that would be no string gets some."""
-        written = self.like.written.origin.span if self.like is not None else item.span
+        written = self.like.written.origin if self.like is not None else item.origin
         items = [other for node in self.nodes for other in node.items]
-        first = next((other for other in items if other.span == written), item)
+        first = next((other for other in items if other.origin == written), item)
         return [_quote(word, like) for word, like in zip(words, (first, item), strict=False)]
 
 
@@ -298,7 +304,8 @@ def _holds(node: Node, word: Text) -> bool:
     """The word stands, with its own place, in the script or command string of this node."""
     for scalar in node.items or [node]:
         exact = scalar.style is None or scalar.span != word.origin.span
-        if scalar.kind == "scalar" and scalar.span.covers(word.origin.span):
+        same = scalar.source.name == word.origin.file
+        if same and scalar.kind == "scalar" and scalar.span.covers(word.origin.span):
             return exact and not scalar.alias
     return False
 
@@ -310,11 +317,20 @@ def _quote(word: str, like: Node) -> str:
     return f"{quote}{word}{quote}"
 
 
-def insert_items(
-    source: Source, node: Node, item: Node, words: Sequence[str]
-) -> list[Edit] | Refusal:
+def _in_one_piece(node: Node, source: Source) -> bool:
+    """The items of a list that stand in one file follow each other, and nobody counts them."""
+    if node.parts and any(item.source.name != source.name for item in node.items):
+        return False
+    own = [at for at, item in enumerate(node.items) if item.source.name == source.name]
+    return own == list(range(own[0], own[0] + len(own))) if own else False
+
+
+def insert_items(node: Node, item: Node, words: Sequence[str]) -> list[Edit] | Refusal:
     """Write words as items of a list, after one of its items."""
-    if node.flow:
+    source = item.source
+    if not _in_one_piece(node, source):
+        return Refusal("the list is put together from several files")
+    if node.flow and item.source is node.source:
         at = item.span.end
         return [Edit(source.name, Span(at, at), "".join(f", {word}" for word in words))]
     text = source.text
@@ -345,6 +361,7 @@ Tree: TypeAlias = "str | list[Tree] | dict[str, Tree]"
 
 def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> list[Edit] | Refusal:
     """Edits that add a key to a map, in the style of the map, or of another where it shows none."""
+    node, like = node.written, like and like.written
     if node.alias or not node.pairs:
         return Refusal(f"there is no map to write {key} into")
     if node.flow:
@@ -378,6 +395,7 @@ def _last_line(node: Node) -> int | None:
 
 def add_item(node: Node, value: Tree) -> list[Edit] | Refusal:
     """Edits that put an item at the head of a list, in the style of the list."""
+    node = node.written
     if node.kind != "list" or node.alias or not node.items:
         return Refusal("there is no list to write into")
     if node.flow:
@@ -468,7 +486,7 @@ def remove_item(owner: Node, key: str, item: Node) -> list[Edit] | Refusal:
     if pair is None or owner.alias or not any(item is one for one in pair[1].items):
         return Refusal(f"{key} does not stand here")
     if len(pair[1].items) > 1:
-        return _remove_items(owner.source, pair[1], [item])
+        return _remove_items(pair[1], [item])
     text, line = owner.source.text, _lead(owner, pair[0])
     end = _last_line(pair[1])
     if owner.flow or line[1].strip(" ") or end is None or len(owner.pairs) < 2:
@@ -554,21 +572,22 @@ class Uses:
     def _near(self) -> dict[tuple[str, int], list[Use]]:
         near: dict[tuple[str, int], list[Use]] = {}
         for use in self._uses:
-            for at in _squares(use.origin.span):
-                near.setdefault((use.origin.file, at), []).append(use)
+            for at in _squares(use.origin):
+                near.setdefault(at, []).append(use)
         return near
 
-    def at(self, place: Origin) -> Iterator[Use]:
+    def at(self, origin: Origin) -> Iterator[Use]:
         """Uses that share a character with a place; one may come twice."""
-        span = place.span
-        for at in _squares(span):
-            for use in self._near.get((place.file, at), ()):
+        span = origin.span
+        for at in _squares(origin):
+            for use in self._near.get(at, ()):
                 if use.origin.span.start < span.end and span.start < use.origin.span.end:
                     yield use
 
 
-def _squares(span: Span) -> range:
-    return range(span.start >> 9, (span.end >> 9) + 1)
+def _squares(origin: Origin) -> Iterator[tuple[str, int]]:
+    span = origin.span
+    return ((origin.file, at) for at in range(span.start >> 9, (span.end >> 9) + 1))
 
 
 @record
@@ -588,8 +607,7 @@ class GuardedSite:
         edits = self.site.set(value)
         if isinstance(edits, Refusal):
             return edits
-        changed = [Origin(edit.file, edit.span) for edit in edits
-                   if edit.span.start < edit.span.end]  # fmt: skip
+        changed = [Origin(e.file, e.span) for e in edits if e.span.start < e.span.end]
         others = chain.from_iterable(self._others(place) for place in changed)
         if len(changed) < len(edits):
             others = chain(others, self._grown())

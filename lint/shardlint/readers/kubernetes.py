@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from shardlint.known import Known, combine
-from shardlint.plan import Fleet, Router, Scaler, ServingPlan, Site
+from shardlint.plan import Fleet, Router, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._scalers import scalers_of
 from shardlint.readers.keyed import KeySite
@@ -54,19 +54,24 @@ class KubernetesReader:
         roots, failed = read_yaml(source)
         if failed is not None:
             return failed
-        plans: list[ServingPlan] = []
-        routers: list[Router] = []
-        scalers: list[Scaler] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                plans.extend(_plans(node, path, context))
-                routers.extend(_routers(node, path))
-                scalers.extend(scalers_of(node, path))
+        found = [
+            self.read_object(node, path, context)
+            for index, root in enumerate(roots)
+            for node, path in objects(root, f"{index}:")
+        ]
+        plans = [plan for each in found for plan in each.plans]
         return ReadResult(
             plans=finished(plans),
-            routers=tuple(routers),
-            scalers=tuple(scalers),
+            routers=tuple(router for each in found for router in each.routers),
+            scalers=tuple(scaler for each in found for scaler in each.scalers),
             absorbs=absorbed(plans),
+        )
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return ReadResult(
+            plans=tuple(_plans(node, path, context)),
+            routers=tuple(_routers(node, path)),
+            scalers=tuple(scalers_of(node, path)),
         )
 
 

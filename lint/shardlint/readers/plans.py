@@ -484,12 +484,12 @@ def _slot(
         at = places.get(id(last), len(argv))
         fits = last.mapped is not None and (flag.problem is None or flag.value is not None)
         if fits and _ends(argv[at + 1 : at + 2]):
-            slot = Slot(source, last, flag, host.nodes)
+            slot = Slot(last, source.name, flag, host.nodes)
             if _here(last, host):
                 return slot
             elsewhere = elsewhere or slot
     if argv and argv[-1].mapped is not None and not reading.open_ended and not stated:
-        slot = Slot(source, argv[-1], None, host.nodes)
+        slot = Slot(argv[-1], source.name, None, host.nodes)
         if _here(argv[-1], host):
             return slot
         elsewhere = elsewhere or slot
@@ -636,7 +636,7 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
 
 def ray_in(node: Node) -> str | None:
     """The same of a pod or of a compose file: another container of it may start the cluster."""
-    if "ray" not in node.source.text:
+    if not node.parts and "ray" not in node.source.text:
         return None
     for item in node.walk():
         words = [child.value for child in item.items]

@@ -176,7 +176,7 @@ def container_plans(
     context: ReadContext,
     elsewhere: str | None = None,
 ) -> Iterator[ServingPlan]:
-    holes = Holes(node.source.text)
+    holes = Holes("\n".join(part.source.text for part in node.parts) or node.source.text)
     maps = ConfigMaps(node.source, owner.namespace, context.files)
     env = environment(node, holes, owner.env, maps)
     command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
@@ -187,7 +187,7 @@ def container_plans(
     image = node.get("image")
     find = Mounts(spec, node, maps).find
     host = replace(host_of(owner, spec, node, path, context, maps), find=find)
-    started = processes((*command, *args), env, _argv_origin(node), find)
+    started = processes((*command, *args), env, _argv_node(node).origin, find)
     host = around(host, started, elsewhere)
     plans: list[ServingPlan] = []
     for process, during_it in during(host, started):
@@ -211,11 +211,13 @@ def _mounted(plan: ServingPlan, owner: Owner) -> ServingPlan:
     return plan if found is None else replace(plan, model=found)
 
 
-def _argv_origin(node: Node) -> Origin:
+def _argv_node(node: Node) -> Node:
+    """What holds the command line of a container, or the end of it."""
     for key in ("args", "command"):
-        if (found := node.get(key)) is not None and found.source is node.source:
-            return found.origin
-    return node.origin
+        found = node.get(key)
+        if found is not None and (node.parts or found.source is node.source):
+            return found
+    return node
 
 
 def _image(node: Node | None, holes: Holes) -> Known[str]:
@@ -275,7 +277,7 @@ def host_of(
     name = node.string("name")
     full = "/".join(part for part in (owner.namespace, owner.name, name) if part)
     return Host(
-        source=node.source,
+        source=_argv_node(node).source,
         kind=owner.kind,
         name=full or "container",
         path=path,

@@ -109,7 +109,7 @@ class OptionKeySite:
         last = items(found[1])[-1:]
         if not last or found[1].alias or last[0].alias:
             return Refusal(f"{self.key} is no list with items of its own")
-        return insert_items(self.node.source, found[1], last[0], [word])
+        return insert_items(found[1], last[0], [word])
 
 
 @record

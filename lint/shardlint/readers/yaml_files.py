@@ -20,7 +20,7 @@ _MANIFEST = re.compile(r"""["'](apiVersion|services)["'][ \t]*:""")
 _TOP_KEYS = re.compile(r"\A\s*\{|^(apiVersion|services|containers|command|args):", re.MULTILINE)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _documents(source: Source) -> tuple[Node, ...]:
     return tuple(documents(source))
 

@@ -48,6 +48,19 @@ class Node:
     """A map or list in brackets."""
     pairs: list[tuple[Node, Node]] = field(default_factory=list, repr=False)
     items: list[Node] = field(default_factory=list, repr=False)
+    parts: tuple[Node, ...] = field(default=(), repr=False)
+    """The maps or lists of one file each that this one was put together from, the last first."""
+
+    unknown: str | None = None
+    """Why the value of a scalar is not known, where it is put together from others."""
+
+    @property
+    def written(self) -> Node:
+        """The map or list as it stands in a file: of several, the one that was laid on last."""
+        node = self
+        while node.parts:
+            node = node.parts[0]
+        return node
 
     @property
     def origin(self) -> Origin:
@@ -113,6 +126,8 @@ class Node:
         """The scalar with the place of every character."""
         if self.kind != "scalar":
             return Text.unknown(self.origin, f"a {self.kind} where a scalar is expected")
+        if self.unknown is not None:
+            return Text.unknown(self.origin, self.unknown)
         mapped = Mapped.all_at(self.value, self.span) if self.alias else characters(self)
         return Text(mapped, self.origin)
 
@@ -527,4 +542,5 @@ def integer(node: Node | None) -> Known[int]:
     plain = node.style is None and node.tag is None
     if re.fullmatch(r"[+-]?(0|[1-9][0-9]{0,17})" if plain else r"[+-]?[0-9]{1,18}", value):
         return Known.of(int(value), text.place)
-    return Known.unknown(placeholder(value) or f"{value!r} is not a whole number", text.place)
+    reason = text.reason or placeholder(value) or f"{value!r} is not a whole number"
+    return Known.unknown(reason, text.place)

@@ -209,11 +209,12 @@ def write_text(project: Project, out: TextIO) -> None:
 
 
 def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
-    place = project.sources[plan.file].position(plan.origin.span.start)
+    place = project.sources[plan.origin.file].position(plan.origin.span.start)
+    base = "" if plan.origin.file == plan.file else f", {plan.origin.file}"
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
     label = engine.label if engine is not None else plan.engine
-    yield f"{plan.name} ({plan.kind}) {plan.file}:{place.line}"
+    yield f"{plan.name} ({plan.kind}) {plan.file}{base}:{place.line}"
     releases = " or ".join(str(item) for item in plan.versions.values)
     yield f"  engine    {label} {releases}".rstrip()
     if plan.platform is not None:
