@@ -464,6 +464,19 @@ class Neighbour:
     share: Known[float] = Known.unset()
 
 
+@record
+class Partner:
+    """Another plan that serves the same requests in another role."""
+
+    plan: str
+    name: str
+    role: str
+    origin: Origin
+    model: Known[str] = Known.unset()
+    kv_cache_dtype: Known[str] = Known.unset()
+    rdma: Known[str | None] = Known.unset()
+
+
 SHAPE_KEPT = "leaves the shape of the model as it is"
 """End of an assumption about an option that could give the model other sizes."""
 
@@ -741,6 +754,10 @@ class ServingPlan:
     """What the user says of a fact that the file states too."""
     argv: tuple[Text, ...] = ()
     joined: tuple[str, ...] = ()
+    partners: tuple[Partner, ...] = ()
+    """Plans of the same object that do the other part of its requests."""
+    tp_shared: tuple[str, ...] = ()
+    """Names of plans with other models whose tensor parallel size stands at the same place."""
     """Files of options that were read with it and are nothing but that."""
     open_ended: str | None = None
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))

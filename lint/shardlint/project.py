@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shardlint import relations
 from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
@@ -249,7 +250,7 @@ class Project:
             for scaler in self._own(reading.scalers):
                 scalers.setdefault(scaler.target, []).append(scaler)
         read = (_scaled(_enriched(plan, self), scalers) for plan in self._read())
-        found = tuple(_beside(list(read), self))
+        found = relations.related(tuple(_beside(list(read), self)))
         return found if self.before is None else tuple(_compared(found, self.before.plans))
 
     @cached_property

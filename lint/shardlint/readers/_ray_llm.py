@@ -115,6 +115,24 @@ class Config:
     def remarks(self) -> Iterator[Remark]:
         yield from self._forbidden()
         yield from self._bundles()
+        yield from self._idle()
+
+    def _idle(self) -> Iterator[Remark]:
+        """Ray Serve LLM sets the target that Serve scales by to a thousand million requests."""
+        scaling = self.node.get("deployment_config", "autoscaling_config")
+        if scaling is None or scaling.get("target_ongoing_requests") is not None:
+            return
+        low, high = (integer(scaling.get(key)).only for key in ("min_replicas", "max_replicas"))
+        pair = scaling.pair("max_replicas")
+        if pair is not None and high is not None and high > (low if low is not None else 1):
+            yield Remark(
+                kind="autoscale",
+                at=pair[1].origin,
+                message=f"never more than {low if low is not None else 1} of {high} replicas:"
+                " Ray Serve LLM scales up at 1e9 ongoing requests unless a target is stated",
+                severity="warning",
+                help="target_ongoing_requests, such as 32",
+            )
 
     def _forbidden(self) -> Iterator[Remark]:
         """Keys that Ray Serve LLM refuses where they stand."""

@@ -54,6 +54,9 @@ class Node:
     unknown: str | None = None
     """Why the value of a scalar is not known, where it is put together from others."""
 
+    anchored: Span | None = None
+    """Of an alias, where its content stands."""
+
     @property
     def written(self) -> Node:
         """The map or list as it stands in a file: of several, the one that was laid on last."""
@@ -128,8 +131,10 @@ class Node:
             return Text.unknown(self.origin, f"a {self.kind} where a scalar is expected")
         if self.unknown is not None:
             return Text.unknown(self.origin, self.unknown)
-        mapped = Mapped.all_at(self.value, self.span) if self.alias else characters(self)
-        return Text(mapped, self.origin)
+        if not self.alias:
+            return Text(characters(self), self.origin)
+        there = (Origin(self.source.name, self.anchored),) if self.anchored is not None else ()
+        return Text(Mapped.all_at(self.value, self.span), self.origin, None, there)
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, without following aliases."""
@@ -285,6 +290,7 @@ class _Builder:
         node = Node(
             anchored.kind, self._span(event), self.source, anchored.value, anchored.style,
             anchored.tag, True, anchored.flow, anchored.pairs, anchored.items,
+            anchored=anchored.anchored or anchored.span,
         )  # fmt: skip
         self._add(node, None)
 
