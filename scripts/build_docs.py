@@ -362,7 +362,7 @@ def known() -> str:
     models, cards = len(setup.catalogue.ids()), len(setup.devices.show())
     return bullets(
         f"Engines: the options of {_listed(checked)} are read. {_listed(seen)} are recognised by"
-        " image and command: their image, GPUs and replicas are read, their options are not.",
+        " image and command: what they are asked is read and shown, and not judged.",
         f"Models: {models:,} ids are in the catalogue. For any other model, rules that need its"
         " shape are undecided, and `model-unresolved` says so, unless `--online` finds it or its"
         " name leads to a known one.",
