@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from shardlint.plugins import Absorbed, ReadContext, ReadResult
+from shardlint.plugins import Absorbed, Problem, ReadContext, ReadResult
+from shardlint.readers.layers import LayerError
 from shardlint.readers.plans import absorbed, finished
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node
@@ -54,12 +55,19 @@ class ObjectReader(Protocol):
 
 def read_object(node: Node, path: str, context: ReadContext) -> ReadResult:
     """What all readers find in one object."""
-    found = [
-        reader.read_object(node, path, context)
+    return together(
+        _asked(reader, node, path, context)
         for reader in context.readers
         if isinstance(reader, ObjectReader)
-    ]
-    return together(found)
+    )
+
+
+def _asked(reader: ObjectReader, node: Node, path: str, context: ReadContext) -> ReadResult:
+    """What one reader finds, or why it could not put the object together with others."""
+    try:
+        return reader.read_object(node, path, context)
+    except LayerError as error:
+        return ReadResult(problems=(Problem(error.origin, str(error), "warning"),))
 
 
 def read_objects(reader: ObjectReader, source: Source, context: ReadContext) -> ReadResult:
@@ -70,7 +78,7 @@ def read_objects(reader: ObjectReader, source: Source, context: ReadContext) -> 
     found = [item for index, root in enumerate(roots) for item in objects(root, f"{index}:")]
     beside = (Object(node, path, (Absorbed(source.name, f"{path}/"),)) for node, path in found)
     context = replace(context, siblings=tuple(beside))
-    result = together(reader.read_object(node, path, context) for node, path in found)
+    result = together(_asked(reader, node, path, context) for node, path in found)
     absorbs = (replace(item, file=item.file or source.name) for item in result.absorbs)
     return replace(
         result,
