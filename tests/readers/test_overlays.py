@@ -730,3 +730,68 @@ def test_a_script_is_that_of_the_config_map_that_is_built() -> None:
 def test_a_script_of_a_renamed_config_map() -> None:
     found = project(MOUNTED, "namePrefix: big-\n")
     assert stated(only(found), "tp") == 2
+
+
+# --------------------------------------------------------------------------------------- edits
+
+FAMILIES = {
+    "leaderworkerset": (LWS, "/spec/leaderWorkerTemplate/size"),
+    "kserve": (ISVC, "/spec/predictor/minReplicas"),
+    "kserve-llm": (LLM, "/spec/replicas"),
+    "knative": (KNATIVE, None),
+    "ray": (RAY, "/spec/rayClusterConfig/workerGroupSpecs/0/replicas"),
+    "dynamo": (DYNAMO, "/spec/services/Worker/replicas"),
+    "nim": (NIM, "/spec/replicas"),
+    **OTHERS,
+}
+FIELDS = ("tp", "pp", "dp", "gpus_per_pod", "nodes", "replicas", "max_replicas", "shm_bytes",
+          "max_model_len", "kv_cache_dtype")  # fmt: skip
+LABELS = "commonAnnotations: {owner: me}\n"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("field", FIELDS)
+def test_an_edit_of_what_is_built_reads_back_or_is_refused(name: str, field: str) -> None:
+    base, path = FAMILIES[name]
+    found = project(base, LABELS)
+    if path is not None:
+        found = operated(base, f"{{op: replace, path: {path}, value: 3}}")
+    plan = only(found)
+    wanted = {"shm_bytes": 2**34, "kv_cache_dtype": "fp8", "max_model_len": 2048}.get(field, 4)
+    made = plan.sites[field].set(str(wanted)) if field in plan.sites else Refusal("no site")
+    if not isinstance(made, Refusal):
+        again = only(after(found, plan, field, str(wanted)))
+        assert stated(again, field) == wanted
+        assert all(edit.file in (OVERLAY, "base/all.yaml") for edit in made)
+
+
+def test_nothing_is_added_to_a_map_of_several_files() -> None:
+    base = """\
+    apiVersion: helm.toolkit.fluxcd.io/v2
+    kind: HelmRelease
+    metadata: {name: chat}
+    spec:
+      values:
+        servingEngineSpec:
+          modelSpec:
+            - name: qwen
+              repository: vllm/vllm-openai
+              tag: v0.11.2
+              modelURL: Qwen/Qwen2.5-7B-Instruct
+              replicaCount: 1
+              requestGPU: 2
+              vllmConfig:
+                tensorParallelSize: 2
+    """
+    path = "/spec/values/servingEngineSpec/modelSpec/0"
+    found = operated(
+        base,
+        f"{{op: replace, path: {path}/requestGPU, value: 4}}",
+        f"{{op: add, path: {path}/vllmConfig/maxModelLen, value: 8192}}",
+    )
+    plan = only(found)
+    assert place(found, plan, "memory.max_model_len") == (OVERLAY, "8192")
+    for field in FIELDS:
+        made = plan.sites[field].set("4") if field in plan.sites else Refusal("no site")
+        if not isinstance(made, Refusal):
+            assert str(stated(only(after(found, plan, field, "4")), field)) == "4"
