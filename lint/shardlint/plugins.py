@@ -577,6 +577,8 @@ class ReadContext:
     files: Files = NoFiles()
     readers: tuple[Reader, ...] = ()
     """All readers: some can be asked for one object that another one put together."""
+    siblings: tuple[Any, ...] = ()
+    """The objects of the same file, or built along (`readers.objects.Object`)."""
 
     def releases(self, engine: Engine, tag: Known[str] | None = None) -> Known[Releases]:
         """The releases that an engine can have: of its image's tag, else as told, else all."""

@@ -92,9 +92,9 @@ def test_a_service_uses_the_runtime_of_its_file() -> None:
 
 def test_a_service_may_run_an_engine_of_its_own() -> None:
     text = PLAIN + service("engine:\n" + block(runner('-tp, "2"', 2), 2))
-    one, other = plans(text, FILE)
-    assert {"chat/ome-container", "rt/ome-container"} == {one.name, other.name}
-    assert 2 == stated(one, "tp")
+    found = {plan.name: plan for plan in plans(text, FILE)}
+    assert {"chat/ome-container", "rt/ome-container"} == set(found)
+    assert 2 == stated(found["chat/ome-container"], "tp")
 
 
 def test_without_a_runtime_nothing_is_known_of_a_service() -> None:

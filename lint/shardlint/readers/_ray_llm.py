@@ -59,7 +59,8 @@ class Config:
         placement = self.place.placement(host.placement, groups)
         if label.is_known:
             placement = replace(placement, gpu_label=label, gpu=_narrowed(card, placement.gpu))
-        parts = kuberay.FRACTION in self.node.source.text
+        near = (part.source.text for part in self.node.parts or (self.node,))
+        parts = any(kuberay.FRACTION in text for text in near)
         if parts or self.node.get("placement_group_config") is not None:
             placement = replace(placement, capacity=Known.unset())
         if (self.node.string("use_cpu") or "").lower() == "true":

@@ -11,10 +11,10 @@ from shardlint.plan import Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import aibrix
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, kind_of, objects, pod_plans
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, pod_plans
 from shardlint.readers.ray_cluster import Cluster
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.source import Source
 
@@ -35,14 +35,10 @@ class AibrixReader:
         return _API.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                plans += _plans(node, path, context)
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return ReadResult(plans=tuple(_plans(node, path, context)))
 
 
 def _plans(node: Node, path: str, context: ReadContext) -> Iterator[ServingPlan]:

@@ -11,8 +11,9 @@ from functools import cached_property
 from posixpath import dirname, join, normpath
 
 from shardlint.known import Text
-from shardlint.plugins import Files, NoFiles
+from shardlint.plugins import ReadContext
 from shardlint.readers.named_files import NamedFile
+from shardlint.readers.objects import Object, elsewhere, objects, siblings
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -24,8 +25,8 @@ class ConfigMaps:
     """The ConfigMaps that the objects of a file can name."""
 
     source: Source
-    namespace: str | None = None
-    files: Files = NoFiles()
+    namespace: str | None
+    context: ReadContext
 
     @cached_property
     def _found(self) -> dict[str, Node | None]:
@@ -44,26 +45,30 @@ class ConfigMaps:
         found = data.get(key) if data is not None else None
         return found if found is not None and found.is_string else None
 
+    def is_open(self, name: str) -> bool:
+        """Whether it has more entries than could be read."""
+        return any(item.open for item in self._near(name))
+
+    def _near(self, name: str) -> list[Object]:
+        found = siblings(self.context, "ConfigMap")
+        return [item for item in found if self._is(item.node, name)]
+
     def _look_up(self, name: str) -> Node | None:
-        own = list(self._in(self.source, name))
+        own = [item.node for item in self._near(name)] or list(self._in(self.source, name))
         if own:
-            return own[0] if len(own) == 1 else None
-        others = [(source, data) for source in self.files.holding("ConfigMap")
-                  if source.name != self.source.name
-                  for data in self._in(source, name)]  # fmt: skip
+            return own[0].get("data") if len(own) == 1 else None
+        found = elsewhere(self.context, "ConfigMap", word=name)
+        others = [item.node for item in found if self._is(item.node, name)]
         folder = dirname(self.source.name)
-        near = [row for row in others if dirname(row[0].name) == folder] or others
-        return near[0][1] if len(near) == 1 else None
+        near = [node for node in others if dirname(node.source.name) == folder] or others
+        return near[0].get("data") if len(near) == 1 else None
 
     def _in(self, source: Source, name: str) -> Iterator[Node]:
-        if name not in source.text or "ConfigMap" not in source.text:
+        """Those of the file itself, where it is no file of objects."""
+        if self.context.siblings or name not in source.text or "ConfigMap" not in source.text:
             return
-        roots, _ = read_yaml(source)
-        for root in roots:
-            items = root.get("items")
-            for node in items.items if items is not None else [root]:
-                if self._is(node, name) and (data := node.get("data")) is not None:
-                    yield data
+        for root in read_yaml(source)[0]:
+            yield from (node for node, _ in objects(root, "") if self._is(node, name))
 
     def _is(self, node: Node, name: str) -> bool:
         if node.string("kind") != "ConfigMap" or node.string("metadata", "name") != name:
@@ -90,9 +95,10 @@ def listed(container: Node, maps: ConfigMaps) -> tuple[dict[str, Text], bool]:
     whole = True
     rows = container.get("envFrom")
     for row in rows.items if rows is not None else ():
-        data = maps.get(row.string("configMapRef", "name") or "")
+        name = row.string("configMapRef", "name") or ""
+        data = maps.get(name)
         prefix = row.string("prefix") or ""
-        whole = whole and data is not None
+        whole = whole and data is not None and not maps.is_open(name)
         for key, value in data.entries() if data is not None else ():
             if value.is_string:
                 env[prefix + key.value] = value.text()

@@ -22,10 +22,10 @@ from shardlint.platforms.dynamo import Asked
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import SHM, UNITS, quantity
 from shardlint.readers.edits import SizeSite, TextSite
-from shardlint.readers.holes import Holes
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.mounted import extra_words
-from shardlint.readers.plans import finished, processes
+from shardlint.readers.objects import kind_of, read_objects, siblings
+from shardlint.readers.plans import numbered, processes
 from shardlint.readers.pods import (
     RESOURCES,
     Owner,
@@ -33,10 +33,9 @@ from shardlint.readers.pods import (
     container_plans,
     devices,
     environment,
-    kind_of,
-    objects,
+    holes_of,
 )
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Origin, Source
@@ -63,16 +62,11 @@ class DynamoReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        found = [
-            component
-            for index, root in enumerate(roots)
-            for node, path in objects(root, f"{index}:")
-            for component in components(node, path)
-        ]
-        plans = finished(plan for each in found for plan in _plans(each, roots, context))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        found = list(components(node, path))
+        plans = tuple(numbered(plan for each in found for plan in _plans(each, context)))
         return ReadResult(plans=plans, routers=tuple(_routers(found, plans)))
 
 
@@ -177,17 +171,18 @@ def _framework(spec: Node) -> str | None:
 # --------------------------------------------------------------------------------------- plans
 
 
-def _plans(of: Component, roots: Sequence[Node], context: ReadContext) -> Iterator[ServingPlan]:
+def _plans(of: Component, context: ReadContext) -> Iterator[ServingPlan]:
     found = of.main()
     if found is None or of.type in dynamo.SUPPORTING:
         return
     main, where = found
-    owner = _owner(of, main, roots)
+    maps = [item.node for item in siblings(context, "ConfigMap")]
+    owner = _owner(of, main, maps)
     for plan in container_plans(owner, of.pod, main, f"{of.path}{where}", context):
         yield _joined(replace(plan, role=_role(of, plan)), of, main)
 
 
-def _owner(of: Component, main: Node, roots: Sequence[Node]) -> Owner:
+def _owner(of: Component, main: Node, maps: Sequence[Node]) -> Owner:
     shm, sites, remarks = _shared_memory(of, main)
     count, counting = _devices(of)
     fields: dict[str, Any] = dict(shm)
@@ -206,7 +201,7 @@ def _owner(of: Component, main: Node, roots: Sequence[Node]) -> Owner:
         devices=count,
         placement=fields,
         command=_command(of, main),
-        more=extra_words(of.pod, main, roots, FILES),
+        more=extra_words(of.pod, main, maps, FILES),
         env=_environment(of, main),
         image=Known.unknown("no image is stated", main.origin),
         remarks=(*remarks, *_autoscaling(of)),
@@ -285,7 +280,7 @@ def _policy(of: Component) -> Known[str]:
     env = dict(_environment(of, main))
     words: list[Text] = []
     if found is not None:
-        env = environment(main, Holes(main.source.text), env)
+        env = environment(main, holes_of(main), env)
         rows = [row for key in ("command", "args") if (row := main.get(key)) is not None]
         words = [item.text() for row in rows for item in row.items or [row]]
     for process in processes(words, env, main.origin):

@@ -364,6 +364,8 @@ def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> li
     node, like = node.written, like and like.written
     if node.alias or not node.pairs:
         return Refusal(f"there is no map to write {key} into")
+    if _scattered(node):
+        return Refusal(f"the map that would hold {key} is put together from several files")
     if node.flow:
         return [_first_in(node, {key: value})]
     indent = _list_indent(node, like)
@@ -380,15 +382,21 @@ def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> li
     return Refusal(f"there is no line of its own to write {key} on")
 
 
+def _scattered(node: Node) -> bool:
+    """Some of a map or list stands in another file than the whole of it is said to."""
+    inside = (*node.items, *(each for pair in node.pairs for each in pair))
+    return any(each.source.name != node.source.name for each in inside)
+
+
 def _last_line(node: Node) -> int | None:
     """The end of the last line of a map; None after a script, whose end may count, or nothing."""
     last = node
     while not (last.kind == "scalar" or last.flow or last.alias):
         key, value = last.pairs[-1] if last.pairs else (last.items[-1], last.items[-1])
         last = key if value.is_null else value
-    if last.style in ("|", ">") or last.is_null:
-        return None
     source = node.source
+    if last.style in ("|", ">") or last.is_null or last.source.name != source.name:
+        return None
     end = max(last.span.start, last.span.end - 1)
     return source.line_span(source.position(end).line).end
 
@@ -398,6 +406,8 @@ def add_item(node: Node, value: Tree) -> list[Edit] | Refusal:
     node = node.written
     if node.kind != "list" or node.alias or not node.items:
         return Refusal("there is no list to write into")
+    if _scattered(node):
+        return Refusal("the list is put together from several files")
     if node.flow:
         return [_first_in(node, value)]
     line, lead = _lead(node, node.items[0])
@@ -472,11 +482,12 @@ def _above(node: Node, line: int, written: Sequence[str]) -> Edit:
 def _list_indent(*nodes: Node | None) -> int:
     """By how much lists are indented below their keys in the first of these maps that has one."""
     for key, value in (pair for node in nodes if node is not None for pair in node.pairs):
-        if value.kind == "list" and value.items and not value.flow and not value.alias:
+        own = value.kind == "list" and value.items and not _scattered(value)
+        if own and not value.flow and not value.alias and key.source is value.source:
             lead = _lead(value, value.items[0])[1]
-            own = _lead(value, key)[1]
+            before = _lead(value, key)[1]
             if re.fullmatch(r" *- +", lead):
-                return max(0, lead.index("-") - len(own))
+                return max(0, lead.index("-") - len(before))
     return 2
 
 
@@ -485,6 +496,8 @@ def remove_item(owner: Node, key: str, item: Node) -> list[Edit] | Refusal:
     pair = next((pair for pair in owner.pairs if pair[0].value == key), None)
     if pair is None or owner.alias or not any(item is one for one in pair[1].items):
         return Refusal(f"{key} does not stand here")
+    if _scattered(owner) or _scattered(pair[1]):
+        return Refusal(f"{key} is put together from several files")
     if len(pair[1].items) > 1:
         return _remove_items(pair[1], [item])
     text, line = owner.source.text, _lead(owner, pair[0])

@@ -18,10 +18,11 @@ from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import helm_values, llmd, production_stack
 from shardlint.readers.inner_yaml import inner
-from shardlint.readers.pods import Owner, kind_of, objects
+from shardlint.readers.objects import kind_of, read_objects, together
+from shardlint.readers.pods import Owner
 from shardlint.readers.rendered import items
 from shardlint.readers.resting import resting
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Source, Span
@@ -45,19 +46,11 @@ class GitopsReader:
         return _KEY.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed if failed.skipped is None else ReadResult()
-        found = [
-            _read(release, context)
-            for at, root in enumerate(roots)
-            for node, path in objects(root, f"{at}:")
-            for release in _releases(node, path)
-        ]
-        return ReadResult(
-            plans=tuple(plan for result in found for plan in result.plans),
-            routers=tuple(router for result in found for router in result.routers),
-        )
+        found = read_objects(self, source, context)
+        return found if found.skipped is None else ReadResult()
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return together(_read(release, context) for release in _releases(node, path))
 
 
 @record(kw_only=True)

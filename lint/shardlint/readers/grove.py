@@ -19,9 +19,9 @@ from shardlint.plan import Fleet, ServingPlan
 from shardlint.platforms import grove
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, added, kind_of, objects, pod_plans
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, added, pod_plans
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Source
@@ -41,15 +41,11 @@ class GroveReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                for clique in cliques(node, path):
-                    plans.extend(_plans(clique, context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        found = cliques(node, path)
+        return ReadResult(plans=tuple(plan for one in found for plan in _plans(one, context)))
 
 
 @record(kw_only=True)

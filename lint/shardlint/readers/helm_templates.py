@@ -19,8 +19,9 @@ from shardlint.plan import ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.inner_yaml import nodes_of
 from shardlint.readers.kubernetes import GROUPS, POD_SPECS, owner_of
+from shardlint.readers.objects import kind_of, objects
 from shardlint.readers.plans import finished
-from shardlint.readers.pods import kind_of, objects, pod_plans
+from shardlint.readers.pods import pod_plans
 from shardlint.readers.resting import resting
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, YamlError, documents

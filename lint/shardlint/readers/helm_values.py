@@ -18,7 +18,7 @@ from shardlint.plan import Fleet, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import llmd, production_stack
 from shardlint.readers.keyed import key_sites
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import finished, numbered
 from shardlint.readers.pods import RESOURCES, UNCOUNTED, Owner, container_plans
 from shardlint.readers.rendered import added, key_of, listing, mapping, scalar, truthy, with_sites
 from shardlint.readers.yaml_files import read_yaml, yaml_like
@@ -61,7 +61,7 @@ class HelmValuesReader:
             return failed if failed.skipped is None else ReadResult()
         named = _is_named(source, context)
         found = [values(root, f"{at}:", context, named) for at, root in enumerate(roots)]
-        return ReadResult(plans=tuple(plan for result in found for plan in result.plans))
+        return ReadResult(plans=finished(plan for result in found for plan in result.plans))
 
 
 def _is_named(source: Source, context: ReadContext) -> bool:
@@ -80,7 +80,7 @@ def values(root: Node, path: str, context: ReadContext, named: bool = True) -> R
         if named or _has_gpus(node.get("resources"))
         for plan in _plans(node, where, context, node is root)
     ]
-    return ReadResult(plans=finished(plans))
+    return ReadResult(plans=tuple(numbered(plans)))
 
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -15,9 +16,10 @@ from shardlint.plugins import Problem, ReadContext, ReadResult
 from shardlint.readers.edits import RefusedSite
 from shardlint.readers.inner_yaml import inner_yaml
 from shardlint.readers.keyed import Keyed, KeySite
-from shardlint.readers.plans import Host, finished, plan_of
-from shardlint.readers.pods import Owner, added, kind_of, objects, pod_plans, string_map
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import elsewhere, kind_of, read_objects, siblings
+from shardlint.readers.plans import Host, plan_of
+from shardlint.readers.pods import Owner, added, pod_plans, string_map
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, YamlError, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Origin, Source
@@ -52,22 +54,16 @@ class KaitoReader:
         return _API.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        found = [item for index, root in enumerate(roots) for item in objects(root, f"{index}:")]
-        plans: list[ServingPlan] = []
-        problems: list[Problem] = []
-        for node, path in found:
-            group, kind = kind_of(node)
-            body = node.get(*BODIES[kind]) if group == GROUP and kind in BODIES else None
-            if body is None or body.get("inference") is None:
-                continue
-            service = _Service(Owner(node=node, kind=kind, path=path), body)
-            settings = service.settings([item for item, _ in found], context)
-            problems += settings.problems
-            plans += service.plans(settings, context)
-        return ReadResult(plans=finished(plans), problems=tuple(problems))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        body = node.get(*BODIES[kind]) if group == GROUP and kind in BODIES else None
+        if body is None or body.get("inference") is None:
+            return ReadResult()
+        service = _Service(Owner(node=node, kind=kind, path=path), body)
+        settings = service.settings(context)
+        return ReadResult(plans=tuple(service.plans(settings, context)), problems=settings.problems)
 
 
 @record(kw_only=True)
@@ -119,12 +115,12 @@ class _Service:
 
     # ------------------------------------------------------------------------------ settings
 
-    def settings(self, near: list[Node], context: ReadContext) -> _Settings:
+    def settings(self, context: ReadContext) -> _Settings:
         """The options of the ConfigMap that is named, in this file or in another."""
         named = self.inference.get("config")
         if named is None or named.kind != "scalar":
             return _Settings()
-        found = next(self._named(named.value, near, context), None)
+        found = next(self._named(named.value, context), None)
         text = found.get("data", kaito.CONFIG_KEY) if found is not None else None
         if text is None or text.kind != "scalar":
             why = f"ConfigMap {named.value} with {kaito.CONFIG_KEY} is not among the files"
@@ -140,12 +136,11 @@ class _Service:
         options = roots[0].get(kaito.ENGINE_KEY) if roots else None
         return _Settings(options=options if options is not None and options.pairs else None)
 
-    def _named(self, name: str, near: list[Node], context: ReadContext) -> Iterator[Node]:
-        yield from (node for node in near if self._is(node, name))
-        for source in context.files.holding("ConfigMap"):
-            roots = read_yaml(source)[0] if name in source.text else ()
-            for root in roots:
-                yield from (node for node, _ in objects(root, "") if self._is(node, name))
+    def _named(self, name: str, context: ReadContext) -> Iterator[Node]:
+        near, far = siblings(context, "ConfigMap"), elsewhere(context, "ConfigMap", word=name)
+        for item in chain(near, far):
+            if self._is(item.node, name):
+                yield item.node
 
     def _is(self, node: Node, name: str) -> bool:
         same = node.string("metadata", "name") == name and node.string("kind") == "ConfigMap"

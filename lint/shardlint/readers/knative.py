@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from shardlint.known import Known
-from shardlint.plan import Fleet, Refusal, ServingPlan, Site
+from shardlint.plan import Fleet, Refusal, Site
 from shardlint.platforms import knative
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import EntrySite, RefusedSite, TextSite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, kind_of, objects, pod_plans
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, pod_plans
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Edit, Source
@@ -33,17 +33,16 @@ class KnativeReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                spec = node.get(*POD, "spec")
-                ours = kind_of(node) == (knative.GROUP, knative.KIND)
-                if ours and spec is not None and spec.kind == "map":
-                    plans.extend(pod_plans(_owner(node, path), spec, f"{path}/{PATH}", context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        spec = node.get(*POD, "spec")
+        ours = kind_of(node) == (knative.GROUP, knative.KIND)
+        if not ours or spec is None or spec.kind != "map":
+            return ReadResult()
+        return ReadResult(
+            plans=tuple(pod_plans(_owner(node, path), spec, f"{path}/{PATH}", context))
+        )
 
 
 PATH = "/".join((*POD, "spec"))
@@ -98,6 +97,6 @@ class NoteSite:
     name: str
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        if self.notes.flow:
+        if self.notes.written.flow:
             return Refusal("the annotations are written in braces")
         return EntrySite(self.notes, self.name).set(f'"{value}"')

@@ -21,17 +21,10 @@ from shardlint.plugins import Absorbed, ReadContext, ReadResult
 from shardlint.readers.edits import remove_item
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import joined, merged, with_entry, without
-from shardlint.readers.plans import finished, ray_in
-from shardlint.readers.pods import (
-    Owner,
-    added,
-    container_plans,
-    devices,
-    kind_of,
-    objects,
-    pod_plans,
-)
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import Object, elsewhere, kind_of, read_objects, siblings
+from shardlint.readers.plans import ray_in
+from shardlint.readers.pods import Owner, added, container_plans, devices, pod_plans
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Source
@@ -67,29 +60,18 @@ class KServeReader:
         return _LOOK.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return ReadResult(skipped=failed.skipped)  # what is wrong is told once
-        plans: list[ServingPlan] = []
-        absorbs: list[Absorbed] = []
-        for node, path in _objects(roots):
-            kind = kind_of(node)[1]
-            if kind == "InferenceService":
-                found = _Service(node, path, source, context)
-                own = list(found.plans())
-                plans += own
-                if own and found.runtime is not None:
-                    absorbs.append(found.runtime.absorbed)
-            elif kind in RUNTIMES:
-                plans += _runtime_plans(_Runtime(node, path), context)
-        return ReadResult(plans=finished(plans), absorbs=tuple(absorbs))
+        return read_objects(self, source, context)
 
-
-def _objects(roots: Iterable[Node]) -> Iterator[tuple[Node, str]]:
-    for index, root in enumerate(roots):
-        for node, path in objects(root, f"{index}:"):
-            if kind_of(node)[0] == GROUP:
-                yield node, path
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        if group == GROUP and kind == "InferenceService":
+            service = _Service(node, path, context)
+            plans = tuple(service.plans())
+            used = service.runtime if plans else None
+            return ReadResult(plans=plans, absorbs=(used.absorbed,) if used is not None else ())
+        if group == GROUP and kind in RUNTIMES:
+            return ReadResult(plans=tuple(_runtime_plans(_Runtime(node, path), context)))
+        return ReadResult()
 
 
 # ------------------------------------------------------------------------------------ runtimes
@@ -101,6 +83,7 @@ class _Runtime:
 
     node: Node
     path: str
+    absorbed: Absorbed = Absorbed("")
 
     @property
     def spec(self) -> Node | None:
@@ -113,10 +96,6 @@ class _Runtime:
     @property
     def worker(self) -> Node | None:
         return _map(self.node.get("spec", "workerSpec"))
-
-    @property
-    def absorbed(self) -> Absorbed:
-        return Absorbed(self.node.source.name, f"{self.path}/")
 
     @property
     def release(self) -> Known[str]:
@@ -185,19 +164,18 @@ def _grouped(plan: ServingPlan, nodes: Known[int], gpus: Known[int] | None) -> S
 
 
 def _found_runtime(
-    name: str, namespace: str | None, source: Source, context: ReadContext
+    name: str, service: Node, context: ReadContext
 ) -> tuple[_Runtime | None, str | None]:
     """The runtime of a name, nearest first; else why it is not known which one is meant."""
-    own = list(_named(source, name, namespace))
+    space = service.string("metadata", "namespace")
+    own = list(_named(siblings(context, *RUNTIMES), name, space))
     if own:
         return own[-1], None
     others: dict[str, _Runtime] = {}
-    for kind in RUNTIMES:
-        for other in context.files.holding(kind):
-            if other.name != source.name and name in other.text:
-                for found in _named(other, name, namespace):
-                    others.setdefault(other.name, found)
-    near = [item for file, item in others.items() if _folder(file) == _folder(source.name)]
+    for found in _named(elsewhere(context, *RUNTIMES, word=name), name, space):
+        others.setdefault(found.node.source.name, found)
+    folder = _folder(service.source.name)
+    near = [item for file, item in others.items() if _folder(file) == folder]
     for chosen in (near, list(others.values())):
         if len(chosen) == 1:
             return chosen[0], None
@@ -206,14 +184,13 @@ def _found_runtime(
     return None, f"runtime {name} is not among the files"
 
 
-def _named(source: Source, name: str, namespace: str | None) -> Iterator[_Runtime]:
-    roots, failed = read_yaml(source)
-    for node, path in () if failed is not None else _objects(roots):
-        kind = kind_of(node)[1]
-        theirs = node.string("metadata", "namespace") if kind == "ServingRuntime" else None
+def _named(found: Iterable[Object], name: str, namespace: str | None) -> Iterator[_Runtime]:
+    for item in found:
+        group, kind = kind_of(item.node)
+        theirs = item.node.string("metadata", "namespace") if kind == "ServingRuntime" else None
         same = theirs is None or namespace is None or theirs == namespace
-        if kind in RUNTIMES and node.string("metadata", "name") == name and same:
-            yield _Runtime(node, path)
+        if group == GROUP and item.node.string("metadata", "name") == name and same:
+            yield _Runtime(item.node, item.path, item.absorbed)
 
 
 def _folder(name: str) -> str:
@@ -226,8 +203,9 @@ def _folder(name: str) -> str:
 class _Service:
     """One InferenceService."""
 
-    def __init__(self, node: Node, path: str, source: Source, context: ReadContext) -> None:
-        self.node, self.path, self.source, self.context = node, path, source, context
+    def __init__(self, node: Node, path: str, context: ReadContext) -> None:
+        self.node, self.path, self.context = node, path, context
+        self.source = node.source
         self.predictor = _map(node.get("spec", "predictor"))
         self.runtime: _Runtime | None = None
         self.why: str | None = None
@@ -281,9 +259,7 @@ class _Service:
         assert self.predictor is not None
         wanted = name.value if name is not None and name.is_string else None
         if wanted is not None and not placeholder(wanted):
-            self.runtime, self.why = _found_runtime(
-                wanted, self.node.string("metadata", "namespace"), self.source, self.context
-            )
+            self.runtime, self.why = _found_runtime(wanted, self.node, self.context)
         container = without(model, *NOT_OF_CONTAINER)
         told: dict[str, Any] = {"mounted": _mounted(model.get("storageUri"))}
         pod = self.predictor

@@ -16,24 +16,22 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Device, Fleet, Refusal, Refused, Remark, Router, ServingPlan, Site
 from shardlint.platforms import kserve
-from shardlint.plugins import Absorbed, ReadContext, ReadResult
+from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import SHM, UNITS, Pod, ShmSite, quantity
 from shardlint.readers.edits import RefusedSite, SizeSite, TextSite, add_entry
-from shardlint.readers.holes import Holes
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import merged, seen_from, without
-from shardlint.readers.plans import finished
+from shardlint.readers.objects import Object, elsewhere, kind_of, read_objects, siblings
 from shardlint.readers.pods import (
     Owner,
     added,
     container_plans,
     devices,
     environment,
-    kind_of,
-    objects,
+    holes_of,
     string_map,
 )
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Source
@@ -67,32 +65,21 @@ class KServeLLMReader:
         return _LOOK.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return ReadResult(skipped=failed.skipped)  # what is wrong is told once
-        plans: list[ServingPlan] = []
-        routers: list[Router] = []
-        absorbs: list[Absorbed] = []
-        for node, path in _objects(roots):
-            kind = kind_of(node)[1]
-            if kind == SERVICE:
-                bases = _Bases(node, source, context)
-                found = _Service(node, path, bases, context)
-                plans += found.plans()
-                routers += found.routers()
-                absorbs += bases.absorbed()
-            elif kind == CONFIG:
-                plans += _Service(node, path, None, context).plans()
-        return ReadResult(
-            plans=finished(plans), routers=tuple(routers), absorbs=tuple(dict.fromkeys(absorbs))
-        )
+        return read_objects(self, source, context)
 
-
-def _objects(roots: Iterable[Node]) -> Iterator[tuple[Node, str]]:
-    for index, root in enumerate(roots):
-        for node, path in objects(root, f"{index}:"):
-            if kind_of(node)[0] == GROUP:
-                yield node, path
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        if group == GROUP and kind == SERVICE:
+            bases = _Bases(node, context)
+            found = _Service(node, path, bases, context)
+            return ReadResult(
+                plans=tuple(found.plans()),
+                routers=tuple(found.routers()),
+                absorbs=tuple(item.absorbed for item in bases.found),
+            )
+        if group == GROUP and kind == CONFIG:
+            return ReadResult(plans=tuple(_Service(node, path, None, context).plans()))
+        return ReadResult()
 
 
 def _map(node: Node | None) -> Node | None:
@@ -105,10 +92,10 @@ def _map(node: Node | None) -> Node | None:
 class _Bases:
     """The configs that an object names, in its order, and those that are not among the files."""
 
-    def __init__(self, node: Node, source: Source, context: ReadContext) -> None:
-        self.source, self.context = source, context
+    def __init__(self, node: Node, context: ReadContext) -> None:
+        self.source, self.context = node.source, context
         self.namespace = node.string("metadata", "namespace")
-        self.found: list[tuple[Node, str]] = []
+        self.found: list[Object] = []
         self.missing: list[str] = []
         refs = node.get("spec", "baseRefs")
         for ref in refs.items if refs is not None else ():
@@ -122,8 +109,8 @@ class _Bases:
     def under(self, spec: Node) -> Node:
         """The spec laid over those of the bases."""
         base: Node | None = None
-        for node, _ in self.found:
-            if (theirs := _map(node.get("spec"))) is not None:
+        for item in self.found:
+            if (theirs := _map(item.node.get("spec"))) is not None:
                 base = merged(base, theirs)
         return merged(base, spec)
 
@@ -134,45 +121,36 @@ class _Bases:
         names = " and ".join(self.missing)
         return f"{names} {'is' if len(self.missing) == 1 else 'are'} not among the files"
 
-    def absorbed(self) -> Iterator[Absorbed]:
-        for node, path in self.found:
-            yield Absorbed(node.source.name, f"{path}/")
-
     def holds(self, name: str) -> bool:
         """Whether some config of the run has this name, with any prefix."""
         return any(
-            (node.string("metadata", "name") or "").endswith(name) for node, _ in self._all()
+            (item.node.string("metadata", "name") or "").endswith(name)
+            for item in (*self._near(), *self._far())
         )
 
-    def _config(self, name: str) -> tuple[Node, str] | None:
+    def _config(self, name: str) -> Object | None:
         """The nearest config of a name: of the same file, the same folder, the only one."""
-        named = [
-            (node, path)
-            for node, path in self._all(name)
-            if node.string("metadata", "name") == name
-            and node.string("metadata", "namespace") in (None, self.namespace)
-        ]
-        own = [item for item in named if item[0].source.name == self.source.name]
-        near = [item for item in named if _folder(item[0].source) == _folder(self.source)]
-        for chosen in (own[-1:], near, named):
+        own = [item for item in self._near() if self._is(item.node, name)]
+        far = [item for item in self._far(name) if self._is(item.node, name)]
+        near = [item for item in far if _folder(item.node.source) == _folder(self.source)]
+        for chosen in (own[-1:], near, far):
             if len(chosen) == 1:
                 return chosen[0]
             if chosen:
                 return None
         return None
 
-    def _all(self, word: str = CONFIG) -> Iterator[tuple[Node, str]]:
-        seen = {self.source.name}
-        sources = [self.source]
-        for other in self.context.files.holding(CONFIG):
-            if other.name not in seen and word in other.text:
-                seen.add(other.name)
-                sources.append(other)
-        for source in sources:
-            roots, failed = read_yaml(source)
-            for node, path in () if failed is not None else _objects(roots):
-                if kind_of(node)[1] == CONFIG:
-                    yield node, path
+    def _is(self, node: Node, name: str) -> bool:
+        space = node.string("metadata", "namespace")
+        return node.string("metadata", "name") == name and space in (None, self.namespace)
+
+    def _near(self) -> Iterator[Object]:
+        found = siblings(self.context, CONFIG)
+        return (item for item in found if kind_of(item.node)[0] == GROUP)
+
+    def _far(self, word: str = "") -> Iterator[Object]:
+        found = elsewhere(self.context, CONFIG, word=word)
+        return (item for item in found if kind_of(item.node)[0] == GROUP)
 
 
 def _folder(source: Source) -> str:
@@ -409,7 +387,7 @@ class _Workload:
 
         if self.main is None:
             return
-        holes = Holes(self.main.source.text)
+        holes = holes_of(self.main)
         env = {name: holes.restored(text)
                for name, text in environment(self.main, holes).items()}  # fmt: skip
         more = env.get(kserve.ADDITIONAL)

@@ -20,9 +20,9 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import FlagSite, RefusedSite
 from shardlint.readers.groups import Template, dropped, group_plans, key_of, number, product
 from shardlint.readers.keyed import FALSE, TRUE, KeySite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, added, container_plans, devices, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, added, container_plans, devices
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Mapped, Source
@@ -40,18 +40,14 @@ class KthenaReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                group, kind = kind_of(node)
-                if group == kthena.GROUP and kind == kthena.SERVING:
-                    plans.extend(_serving(node, path, context))
-                elif group == kthena.GROUP and kind == kthena.BOOSTER:
-                    plans.extend(_booster(node, path, context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        if group != kthena.GROUP or kind not in (kthena.SERVING, kthena.BOOSTER):
+            return ReadResult()
+        made = _serving if kind == kthena.SERVING else _booster
+        return ReadResult(plans=tuple(made(node, path, context)))
 
 
 # ------------------------------------------------------------------------------- ModelServing

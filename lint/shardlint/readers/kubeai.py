@@ -24,9 +24,10 @@ from shardlint.platforms import kubeai
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import RefusedSite, TextSite, add_entry
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import Host, finished, plan_of
-from shardlint.readers.pods import Owner, added, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.plans import Host, plan_of
+from shardlint.readers.pods import Owner, added
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Source
@@ -57,20 +58,17 @@ class KubeAIReader:
         return _API.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        found: list[tuple[_Model, ServingPlan]] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                spec = node.get("spec")
-                if kind_of(node) == (GROUP, "Model") and spec is not None and spec.kind == "map":
-                    model = _Model(Owner(node=node, kind="Model", path=path), spec)
-                    if (plan := model.plan(context)) is not None:
-                        found.append((model, plan))
-        plans = finished(plan for _, plan in found)
-        routers = [model.router(plan) for (model, _), plan in zip(found, plans, strict=True)]
-        return ReadResult(plans=plans, routers=tuple(routers))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        spec = node.get("spec")
+        if kind_of(node) != (GROUP, "Model") or spec is None or spec.kind != "map":
+            return ReadResult()
+        model = _Model(Owner(node=node, kind="Model", path=path), spec)
+        plan = model.plan(context)
+        if plan is None:
+            return ReadResult()
+        return ReadResult(plans=(plan,), routers=(model.router(plan),))
 
 
 @record

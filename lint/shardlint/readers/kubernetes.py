@@ -11,16 +11,9 @@ from shardlint.plan import Fleet, Router, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._scalers import scalers_of
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import absorbed, finished
-from shardlint.readers.pods import (
-    Owner,
-    container_plans,
-    kind_of,
-    objects,
-    pod_plans,
-    string_map,
-)
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, container_plans, pod_plans, string_map
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Source
 
@@ -51,21 +44,7 @@ class KubernetesReader:
         return found is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        found = [
-            self.read_object(node, path, context)
-            for index, root in enumerate(roots)
-            for node, path in objects(root, f"{index}:")
-        ]
-        plans = [plan for each in found for plan in each.plans]
-        return ReadResult(
-            plans=finished(plans),
-            routers=tuple(router for each in found for router in each.routers),
-            scalers=tuple(scaler for each in found for scaler in each.scalers),
-            absorbs=absorbed(plans),
-        )
+        return read_objects(self, source, context)
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         return ReadResult(

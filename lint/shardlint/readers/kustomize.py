@@ -10,12 +10,12 @@ said of the result, and its files are read for themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from posixpath import basename, dirname
 
 from shardlint.library import SERVING
-from shardlint.plan import Scaler, ServingPlan
+from shardlint.plan import Router, ServingPlan
 from shardlint.platforms.kustomize import FILES, GROUP, RUN_BY_OTHERS, merges_lists
 from shardlint.plugins import Absorbed, Problem, ReadContext, ReadResult
 from shardlint.readers.kustomize_items import (
@@ -49,9 +49,9 @@ from shardlint.readers.layers import (
     operated,
     put,
 )
-from shardlint.readers.objects import read_object
+from shardlint.readers.objects import Object, kind_of, objects, read_object
+from shardlint.readers.plans import absorbed as options_files
 from shardlint.readers.plans import finished
-from shardlint.readers.pods import kind_of, objects
 from shardlint.readers.replacements import changed, created, field, replacing, steps_of
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, YamlError
@@ -105,35 +105,60 @@ def _kustomization(source: Source) -> tuple[Node | None, ReadResult | None]:
 
 
 def _result(source: Source, items: list[Item], build: Build, context: ReadContext) -> ReadResult:
-    plans: list[ServingPlan] = []
-    routers = []
-    scalers: list[Scaler] = []
-    absorbed = dict.fromkeys(build.gone)
-    problems = list(build.problems)
     items = with_references(with_variables(items, build.work), build.work)
-    for index, item in enumerate(items):
-        path = f"{index}:"
-        found = read_object(item.node, path, context)
-        for plan in found.plans:
-            places = tuple(_places(item.node, plan.path.removeprefix(path)))
-            named = f"{source.name}#{plan.path}"
-            plans.append(replace(plan, id=named, file=source.name, elsewhere=places))
-        for router in found.routers:
-            places = tuple(_places(item.node, ""))
-            named = f"{source.name}#{router.path}"
-            routers.append(replace(router, id=named, file=source.name, elsewhere=places))
-        scalers += (replace(scaler, file=source.name) for scaler in found.scalers)
-        problems += found.problems
-        if found.plans or found.routers or found.scalers:
-            absorbed |= dict.fromkeys(item.uses)
-    absorbed |= dict.fromkeys(build.bases)
+    built = [
+        Object(item.node, f"{index}:", item.uses, item.open) for index, item in enumerate(items)
+    ]
+    context = replace(context, siblings=tuple(built))
+    found = [read_object(item.node, item.path, context) for item in built]
+    plans = finished(_seen_here(plan, built, source) for each in found for plan in each.plans)
+    rest = iter(plans)
+    routers = []
+    absorbed = dict.fromkeys(build.gone)
+    for item, each in zip(built, found, strict=True):
+        ids = {old.id: next(rest).id for old in each.plans}
+        routers += [_router_here(router, ids, item.node, source) for router in each.routers]
+        if each.plans or each.routers or each.scalers:
+            parts = (at.parts for at in built if at is item or _holds_any(at, each))
+            absorbed |= dict.fromkeys(part for one in parts for part in one)
+        absorbed |= dict.fromkeys(
+            replace(part, file=part.file or source.name) for part in each.absorbs
+        )
+    absorbed |= dict.fromkeys((*build.bases, *options_files(plans)))
     return ReadResult(
-        plans=finished(plans),
+        plans=plans,
         routers=tuple(routers),
-        scalers=tuple(scalers),
-        problems=tuple(problems),
+        scalers=tuple(replace(row, file=source.name) for each in found for row in each.scalers),
+        problems=(*build.problems, *(problem for each in found for problem in each.problems)),
         absorbs=tuple(absorbed),
     )
+
+
+def _seen_here(plan: ServingPlan, built: list[Object], source: Source) -> ServingPlan:
+    """The plan as one of the kustomization, with the places that have a share in it."""
+    item = next(item for item in built if _holds(item, plan))
+    places = tuple(_places(item.node, plan.path.removeprefix(item.path)))
+    named = f"{source.name}#{plan.path}"
+    return replace(plan, id=named, file=source.name, elsewhere=places)
+
+
+def _router_here(router: Router, ids: Mapping[str, str], node: Node, source: Source) -> Router:
+    return replace(
+        router,
+        id=f"{source.name}#{router.id.removeprefix(f'{router.file}#')}",
+        file=source.name,
+        elsewhere=tuple(_places(node, "")),
+        backends=tuple(ids.get(one, one) for one in router.backends),
+    )
+
+
+def _holds(item: Object, plan: ServingPlan) -> bool:
+    return plan.path.startswith(item.path)
+
+
+def _holds_any(item: Object, found: ReadResult) -> bool:
+    """Some plan is one of a part of this object: its reader joined several."""
+    return any(_holds(item, plan) for plan in found.plans)
 
 
 def _places(root: Node, pointer: str) -> Iterator[Origin]:

@@ -29,7 +29,8 @@ from shardlint.readers.layers import (
     with_pairs,
     without,
 )
-from shardlint.readers.pods import kind_of, string_map
+from shardlint.readers.objects import kind_of
+from shardlint.readers.pods import string_map
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Source, Span

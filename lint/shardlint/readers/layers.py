@@ -158,10 +158,10 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     """Items of the patch come first, each with what the base has of it; then those of the base."""
     if any(item.string("$patch") == "replace" for item in patch.items):
         return with_items(patch, [item for item in patch.items if item.get("$patch") is None])
-    rest = {_name(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
+    rest = {name_in(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
     front: list[Node] = []
     for item in patch.items:
-        name = _name(item, keys)
+        name = name_in(item, keys)
         own = rest.pop(name, None) if name is not None else None
         if own is not None:
             new = laid_over(own, item, True, work, depth + 1)
@@ -173,7 +173,7 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     return Node("list", base.span, base.source, items=[*front, *rest.values()], parts=parts)
 
 
-def _name(item: Node, keys: Sequence[str]) -> tuple[str, str] | None:
+def name_in(item: Node, keys: Sequence[str]) -> tuple[str, str] | None:
     """The key by which an item is known, and its value there."""
     for key in keys:
         if (value := item.string(key)) is not None:

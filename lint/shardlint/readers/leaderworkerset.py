@@ -17,9 +17,9 @@ from shardlint.platforms import lws
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.groups import Template, dropped, group_plans, key_of, number
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, added, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner, added
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Source
@@ -38,15 +38,12 @@ class LeaderWorkerSetReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                if kind_of(node) == (lws.GROUP, lws.KIND):
-                    plans.extend(set_plans(GroupSet(node=node, path=path, keys=KEYS), context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        if kind_of(node) != (lws.GROUP, lws.KIND):
+            return ReadResult()
+        return ReadResult(plans=set_plans(GroupSet(node=node, path=path, keys=KEYS), context))
 
 
 @record(kw_only=True)

@@ -19,9 +19,10 @@ from shardlint.readers._pod import indexed, quantity
 from shardlint.readers.edits import RefusedSite, TextSite
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.leaderworkerset import GroupSet, set_plans
-from shardlint.readers.plans import EDITABLE, finished
-from shardlint.readers.pods import RESOURCES, Owner, added, container_plans, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import elsewhere, kind_of, read_objects, siblings
+from shardlint.readers.plans import EDITABLE
+from shardlint.readers.pods import RESOURCES, Owner, added, container_plans
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Source
@@ -40,18 +41,14 @@ class LlmazReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        every = [item for index, root in enumerate(roots) for item in objects(root, f"{index}:")]
-        plans: list[ServingPlan] = []
-        for node, path in every:
-            group, kind = kind_of(node)
-            if group == llmaz.INFERENCE and kind in (llmaz.PLAYGROUND, llmaz.SERVICE):
-                claim = _claim(node, [item for item, _ in every], context)
-                made = _playground if kind == llmaz.PLAYGROUND else _service
-                plans.extend(made(node, path, claim, context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        if group != llmaz.INFERENCE or kind not in (llmaz.PLAYGROUND, llmaz.SERVICE):
+            return ReadResult()
+        made = _playground if kind == llmaz.PLAYGROUND else _service
+        return ReadResult(plans=tuple(made(node, path, _claim(node, context), context)))
 
 
 # ------------------------------------------------------------------------------------- models
@@ -70,7 +67,7 @@ class Claim:
     """Every model that is claimed was found."""
 
 
-def _claim(node: Node, here: list[Node], context: ReadContext) -> Claim:
+def _claim(node: Node, context: ReadContext) -> Claim:
     single, several = node.get("spec", "modelClaim"), node.get("spec", "modelClaims")
     rows = several.get("models") if several is not None else None
     entries = list(rows.items) if rows is not None else []
@@ -79,7 +76,7 @@ def _claim(node: Node, here: list[Node], context: ReadContext) -> Claim:
     if single is None and main:
         first = main[0].get("name")
     names = [first, *(row.get("name") for row in entries)]
-    found = {name.value: _model(name, here, context) for name in names if name is not None}
+    found = {name.value: _model(name, context) for name in names if name is not None}
     model = found.get(first.value) if first is not None else None
     skips = node.string("metadata", "annotations", llmaz.SKIPS_LOADER) == "true"
     return Claim(
@@ -92,18 +89,15 @@ def _claim(node: Node, here: list[Node], context: ReadContext) -> Claim:
     )
 
 
-def _model(name: Node, here: list[Node], context: ReadContext) -> Node | None:
+def _model(name: Node, context: ReadContext) -> Node | None:
     """The model of a name: of this file, else the only one of the run."""
-    near = [node for node in here if _is_model(node, name.value)]
+    near = [item.node for item in siblings(context, llmaz.MODEL)]
+    near = [node for node in near if _is_model(node, name.value)]
     if near:
         return near[0]
-    far: list[Node] = []
-    for source in context.files.holding(llmaz.MODEL):
-        roots, _ = read_yaml(source)
-        far += [
-            node for root in roots for node, _ in objects(root, "") if _is_model(node, name.value)
-        ]
-    return far[0] if len(far) == 1 else None
+    found = [item.node for item in elsewhere(context, llmaz.MODEL)]
+    found = [node for node in found if _is_model(node, name.value)]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_model(node: Node, name: str) -> bool:

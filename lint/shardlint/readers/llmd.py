@@ -17,7 +17,7 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.plans import VISIBLE, finished
+from shardlint.readers.plans import VISIBLE, finished, numbered
 from shardlint.readers.pods import RESOURCES, Owner, container_plans
 from shardlint.readers.rendered import (
     MapSite,
@@ -59,7 +59,7 @@ class LlmdReader:
         if failed is not None:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
-        return ReadResult(plans=tuple(plan for result in found for plan in result.plans))
+        return ReadResult(plans=finished(plan for result in found for plan in result.plans))
 
 
 def is_ours(root: Node) -> bool:
@@ -81,7 +81,7 @@ def values(root: Node, path: str, context: ReadContext) -> ReadResult:
             if container.kind == "map":
                 part = _Part(root, node, container, role, f"{path}/{role}/containers/{at}")
                 plans.extend(part.plans(context))
-    return ReadResult(plans=finished(plans))
+    return ReadResult(plans=tuple(numbered(plans)))
 
 
 @record

@@ -1,47 +1,52 @@
 """Two objects that an operator puts together, as one tree whose nodes keep their places.
 
-Strategic merging, as Kubernetes does it: maps by their keys, some lists by the names of their
-items, all else by the later of the two. No text is written into such a tree as a whole: where a map
-or list is made of two, there is no one place for a new entry.
+Strategic merging, as Kubernetes does it with objects of its own types, which is not what kustomize
+does with patches (`layers`): nothing and null are the same, there are no directives, and what only
+the later of the two has comes last. The tree stands where the later one stands. No text is written
+into it as a whole: where a map or list is made of two, there is no one place for a new entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from shardlint.platforms.kustomize import MERGE_KEYS
+from shardlint.readers.layers import Work, name_in
 from shardlint.readers.yaml_tree import Node
 
-BY_NAME: Mapping[str, str] = {
-    "containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
-    "volumeMounts": "mountPath", "resourceClaims": "name", "claims": "name",
-}  # fmt: skip
-"""Lists whose items are merged, and the key that tells which belong together."""
+
+def merged(base: Node | None, over: Node) -> Node:
+    """`over` laid over `base`; what only one of them has is taken from it. Raises LayerError."""
+    return _merged(base, over, "", Work(over.origin))
 
 
-def merged(base: Node | None, over: Node, key: str = "") -> Node:
-    """`over` laid over `base`; what only one of them has is taken from it."""
+def _merged(base: Node | None, over: Node, key: str, work: Work) -> Node:
+    work.spend()
     if base is None or base.kind != over.kind or over.kind == "scalar":
         return over
     if over.kind == "map":
-        return _maps(base, over)
-    return _lists(base, over, BY_NAME[key]) if key in BY_NAME else over
+        return _maps(base, over, work)
+    return _lists(base, over, MERGE_KEYS[key], work) if key in MERGE_KEYS else over
 
 
-def _maps(base: Node, over: Node) -> Node:
+def _maps(base: Node, over: Node, work: Work) -> Node:
     theirs = {key.value: (key, value) for key, value in base.entries() if not value.is_null}
     pairs = []
+    work.spend(len(theirs))
     for key, value in over.entries():
         if value.is_null:
             continue
         found = theirs.pop(key.value, None)
-        pairs.append((key, merged(found[1] if found else None, value, key.value)))
-    return _like(over, pairs=[*pairs, *theirs.values()])
+        pairs.append((key, _merged(found[1] if found else None, value, key.value, work)))
+    return _like(over, base, pairs=[*pairs, *theirs.values()])
 
 
-def _lists(base: Node, over: Node, name: str) -> Node:
-    theirs = {item.string(name): item for item in base.items}
-    items = [merged(theirs.pop(item.string(name), None), item) for item in over.items]
-    return _like(over, items=[*theirs.values(), *items])
+def _lists(base: Node, over: Node, names: tuple[str, ...], work: Work) -> Node:
+    theirs = {name_in(item, names) or (str(at), ""): item for at, item in enumerate(base.items)}
+    work.spend(len(theirs))
+    items = []
+    for item in over.items:
+        name = name_in(item, names)
+        items.append(_merged(theirs.pop(name, None) if name is not None else None, item, "", work))
+    return _like(over, base, items=[*theirs.values(), *items])
 
 
 def joined(base: Node | None, over: Node | None) -> Node | None:
@@ -67,16 +72,22 @@ def with_entry(node: Node, key: str, value: Node | None) -> Node:
 
 def seen_from(node: Node, place: Node) -> Node:
     """The entries of a map of another file, as part of this one."""
-    return _like(place, pairs=list(node.entries()))
+    return Node(
+        node.kind, place.span, place.source, flow=place.flow, alias=True,
+        pairs=list(node.entries()), parts=node.parts,
+    )  # fmt: skip
 
 
 def _like(
     node: Node,
-    *,
+    *others: Node,
     pairs: list[tuple[Node, Node]] | None = None,
     items: list[Node] | None = None,
 ) -> Node:
+    """A node in the place of another; if one of them has parts, it is made of those of all."""
+    built = any(one.parts for one in (node, *others))
+    parts = tuple(part for one in (node, *others) for part in one.parts or (one,))
     return Node(
         node.kind, node.span, node.source, flow=node.flow, alias=True,
-        pairs=pairs or [], items=items or [],
+        pairs=pairs or [], items=items or [], parts=parts if built else (),
     )  # fmt: skip

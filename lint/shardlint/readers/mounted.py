@@ -13,7 +13,7 @@ from shardlint.source import Mapped
 
 
 def extra_words(
-    pod: Node | None, container: Node, roots: Sequence[Node], options: Sequence[str]
+    pod: Node | None, container: Node, maps: Sequence[Node], options: Sequence[str]
 ) -> tuple[Text, ...]:
     """The options in the file that one of these options names in the arguments, as words.
 
@@ -23,7 +23,7 @@ def extra_words(
     path = _named(container, options)
     if path is None or pod is None:
         return ()
-    text = _entry(pod, container, roots, path)
+    text = _entry(pod, container, maps, path)
     tree = inner(text) if text is not None else None
     return tuple(_words(tree, "--")) if tree is not None and tree.kind == "map" else ()
 
@@ -38,7 +38,7 @@ def _named(container: Node, options: Sequence[str]) -> str | None:
     return None
 
 
-def _entry(pod: Node, container: Node, roots: Sequence[Node], path: str) -> Node | None:
+def _entry(pod: Node, container: Node, maps: Sequence[Node], path: str) -> Node | None:
     """The scalar of a ConfigMap that the container finds at a path."""
     full = normpath(join(container.string("workingDir") or "/", path))
     mounts = container.get("volumeMounts")
@@ -46,17 +46,17 @@ def _entry(pod: Node, container: Node, roots: Sequence[Node], path: str) -> Node
         at = (row.string("mountPath") or "").rstrip("/")
         if at and (full == at or full.startswith(f"{at}/")):
             rest = join(row.string("subPath") or "", full[len(at) :].lstrip("/")).strip("/")
-            return _of_volume(pod, row.string("name") or "", rest, roots)
+            return _of_volume(pod, row.string("name") or "", rest, maps)
     return None
 
 
-def _of_volume(pod: Node, volume: str, file: str, roots: Sequence[Node]) -> Node | None:
+def _of_volume(pod: Node, volume: str, file: str, maps: Sequence[Node]) -> Node | None:
     listed = pod.get("volumes")
     for row in listed.items if listed is not None else ():
         if row.string("name") == volume and (found := row.get("configMap")) is not None:
             key = _key(found, file)
-            maps = [node for node in roots if _is_map_of(node, found.string("name") or "")]
-            node = maps[0].get("data", key) if len(maps) == 1 and key else None
+            named = [node for node in maps if _is_map_of(node, found.string("name") or "")]
+            node = named[0].get("data", key) if len(named) == 1 and key else None
             return node if node is not None and node.kind == "scalar" else None
     return None
 

@@ -9,7 +9,7 @@ Sources: manifests, section 9; platforms, section 12.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -21,9 +21,10 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, quantity
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import PathSite
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, container_plans, devices, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.layers import without
+from shardlint.readers.objects import Object, elsewhere, kind_of, read_objects, siblings
+from shardlint.readers.pods import Owner, container_plans, devices
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Source
@@ -43,16 +44,12 @@ class NimReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        plans: list[ServingPlan] = []
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                for service in services(node, path):
-                    cache = _cache(service, roots, context)
-                    plans.extend(_plans(service, cache, context))
-        return ReadResult(plans=finished(plans))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        found = services(node, path)
+        plans = (plan for one in found for plan in _plans(one, _cache(one, context), context))
+        return ReadResult(plans=tuple(plans))
 
 
 @record(kw_only=True)
@@ -93,30 +90,23 @@ def services(node: Node, path: str) -> Iterator[Service]:
 # ---------------------------------------------------------------------------------- the cache
 
 
-def _cache(of: Service, roots: Sequence[Node], context: ReadContext) -> Node | None:
+def _cache(of: Service, context: ReadContext) -> Node | None:
     """The source of the one NIMCache of this name: in the file, else among those of the run."""
     name = of.spec.string("storage", "nimCache", "name")
     name = name.strip() if name is not None else ""
     if not name or placeholder(name):
         return None
-    own = list(_named(roots, name))
-    if own:
-        return own[0] if len(own) == 1 else None
-    found: list[Node] = []
-    for source in context.files.holding(nim.CACHE):
-        if source.name != of.object.source.name:
-            others, _ = read_yaml(source)
-            found.extend(_named(others, name))
+    near = list(_named(siblings(context, nim.CACHE), name))
+    found = near or list(_named(elsewhere(context, nim.CACHE), name))
     return found[0] if len(found) == 1 else None
 
 
-def _named(roots: Sequence[Node], name: str) -> Iterator[Node]:
-    for root in roots:
-        for node, _ in objects(root, ""):
-            source = node.get("spec", "source")
-            same = node.string("metadata", "name") == name
-            if kind_of(node) == (nim.GROUP, nim.CACHE) and same and source is not None:
-                yield source
+def _named(found: Iterable[Object], name: str) -> Iterator[Node]:
+    for item in found:
+        source = item.node.get("spec", "source")
+        same = item.node.string("metadata", "name") == name
+        if kind_of(item.node) == (nim.GROUP, nim.CACHE) and same and source is not None:
+            yield source
 
 
 def _of_cache(cache: Node | None) -> Known[str]:
@@ -137,10 +127,7 @@ def _of_cache(cache: Node | None) -> Known[str]:
 
 
 def _plans(of: Service, cache: Node | None, context: ReadContext) -> Iterator[ServingPlan]:
-    container = Node(
-        "map", of.spec.span, of.spec.source, flow=of.spec.flow,
-        pairs=[pair for pair in of.spec.pairs if pair[0].value != "image"],
-    )  # fmt: skip
+    container = without(of.spec, ("image",))
     owner = _owner(of, container, cache)
     for plan in container_plans(owner, of.spec, container, of.path, context):
         if plan.engine == "nim":

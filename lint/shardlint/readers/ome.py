@@ -7,7 +7,7 @@ the model left open.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +20,9 @@ from shardlint.readers._pod import RDMA_NOTES
 from shardlint.readers.groups import Template, group_plans
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.leaderworkerset import variables
-from shardlint.readers.plans import finished
-from shardlint.readers.pods import Owner, added, devices, kind_of, objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import Object, kind_of, read_objects, siblings
+from shardlint.readers.pods import Owner, added, devices
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Source
@@ -40,49 +40,55 @@ class OmeReader:
         return _KIND.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
-        every = [item for index, root in enumerate(roots) for item in objects(root, f"{index}:")]
-        ours = [(node, path) for node, path in every if kind_of(node)[0] == ome.GROUP]
-        return ReadResult(plans=finished(_plans(ours, context)))
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        group, kind = kind_of(node)
+        if group != ome.GROUP:
+            return ReadResult()
+        found: Iterable[Part] = ()
+        if kind == ome.SERVICE:
+            found = _of_service(node, path, context)
+        elif kind in ome.RUNTIMES and not _is_used(node, context):
+            found = (
+                Part(of=node, path=path, keys=("spec", key), name=name)
+                for key, name in ome.COMPONENTS.items()
+            )
+        return ReadResult(plans=tuple(plan for part in found for plan in part.plans(context)))
 
 
-def _plans(ours: list[tuple[Node, str]], context: ReadContext) -> Iterator[ServingPlan]:
-    runtimes = [item for item in ours if item[0].string("kind") in ome.RUNTIMES]
-    models = [node for node, _ in ours if node.string("kind") in ome.MODELS]
-    used: list[Node] = []
-    for node, path in ours:
-        if node.string("kind") == ome.SERVICE:
-            runtime = _named(runtimes, node.string("spec", "runtime", "name"))
-            used += [runtime[0]] if runtime is not None else []
-            for part in _of_service(node, path, runtime, models):
-                yield from part.plans(context)
-    for node, path in runtimes:
-        if not any(node is one for one in used):
-            for key, name in ome.COMPONENTS.items():
-                yield from Part(of=node, path=path, keys=("spec", key), name=name).plans(context)
+def _ours(context: ReadContext, *kinds: str) -> Iterator[Object]:
+    return (item for item in siblings(context, *kinds) if kind_of(item.node)[0] == ome.GROUP)
 
 
-def _named(found: list[tuple[Node, str]], name: str | None) -> tuple[Node, str] | None:
-    same = (item for item in found if item[0].string("metadata", "name") == name)
+def _is_used(runtime: Node, context: ReadContext) -> bool:
+    """A service beside it uses the runtime, and is read with it."""
+    names = (item.node.string("spec", "runtime", "name") for item in _ours(context, ome.SERVICE))
+    found = (_runtime(name, context) for name in names)
+    return any(one is not None and one.node is runtime for one in found)
+
+
+def _runtime(name: str | None, context: ReadContext) -> Object | None:
+    """The runtime of a name, beside the service."""
+    every = _ours(context, *ome.RUNTIMES)
+    same = (item for item in every if item.node.string("metadata", "name") == name)
     return next(same, None) if name is not None else None
 
 
-def _of_service(
-    node: Node, path: str, runtime: tuple[Node, str] | None, models: list[Node]
-) -> Iterator[Part]:
+def _of_service(node: Node, path: str, context: ReadContext) -> Iterator[Part]:
     """The parts of a service: its own, else those of its runtime."""
+    runtime = _runtime(node.string("spec", "runtime", "name"), context)
+    wanted = node.string("spec", "model", "name")
     model = next(
-        (one for one in models
-         if one.string("metadata", "name") == node.string("spec", "model", "name")), None,
+        (item.node for item in _ours(context, *ome.MODELS)
+         if item.node.string("metadata", "name") == wanted), None,
     )  # fmt: skip
     for key, name in ome.COMPONENTS.items():
         part = Part(of=node, path=path, keys=("spec", name), name=name, service=node, model=model)
         if part.component is not None and part.runs:
             yield part
         elif runtime is not None:
-            there = replace(part, of=runtime[0], path=runtime[1], keys=("spec", key))
+            there = replace(part, of=runtime.node, path=runtime.path, keys=("spec", key))
             yield there
 
 

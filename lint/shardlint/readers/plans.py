@@ -784,12 +784,13 @@ def _common(group: Sequence[ServingPlan]) -> Mapping[str, Known[str]]:
 
 def finished(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
     """The plans of one file: with ids of their own, and sites that change nothing beside."""
-    numbered = tuple(_numbered(plans))
-    uses = Uses(use for at, plan in enumerate(numbered) for use in _uses(at, plan))
-    return tuple(_guarded(at, plan, uses) for at, plan in enumerate(numbered))
+    found = tuple(numbered(plans))
+    uses = Uses(use for at, plan in enumerate(found) for use in _uses(at, plan))
+    return tuple(_guarded(at, plan, uses) for at, plan in enumerate(found))
 
 
-def _numbered(plans: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
+def numbered(plans: Iterable[ServingPlan]) -> Iterator[ServingPlan]:
+    """Plans that have ids of their own, where several have the same."""
     count: dict[str, int] = {}
     for plan in plans:
         count[plan.id] = count.get(plan.id, 0) + 1

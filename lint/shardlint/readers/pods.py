@@ -133,23 +133,6 @@ def added(word: str, origin: Origin) -> Text:
     return Text(Mapped.all_at(word, origin.span), origin)
 
 
-def objects(root: Node, path: str) -> Iterator[tuple[Node, str]]:
-    """The object itself, or the items of a List or the objects of an OpenShift Template."""
-    kind = root.string("kind") or ""
-    key = "objects" if kind == "Template" else "items" if kind.endswith("List") else None
-    items = root.get(key) if key else None
-    if items is not None and items.kind == "list":
-        for index, item in enumerate(items.items):
-            yield item, f"{path}/{key}/{index}"
-    elif root.kind == "map":
-        yield root, path
-
-
-def kind_of(node: Node) -> tuple[str, str]:
-    """The API group, empty for the core, and the kind of an object."""
-    return (node.string("apiVersion") or "").rpartition("/")[0], node.string("kind") or ""
-
-
 def string_map(node: Node | None) -> Mapping[str, str]:
     if node is None:
         return MappingProxyType({})
@@ -176,8 +159,8 @@ def container_plans(
     context: ReadContext,
     elsewhere: str | None = None,
 ) -> Iterator[ServingPlan]:
-    holes = Holes("\n".join(part.source.text for part in node.parts) or node.source.text)
-    maps = ConfigMaps(node.source, owner.namespace, context.files)
+    holes = holes_of(node)
+    maps = ConfigMaps(node.source, owner.namespace, context)
     env = environment(node, holes, owner.env, maps)
     command, args = _words(node.get("command"), env, holes), _words(node.get("args"), env, holes)
     if not command:
@@ -203,6 +186,11 @@ def container_plans(
         if plan is not None:
             plans.append(_mounted(plan, owner))
     yield from distinct(plans)
+
+
+def holes_of(node: Node) -> Holes:
+    """Holes that no text of a container looks like."""
+    return Holes("\n".join(part.source.text for part in node.parts or (node,)))
 
 
 def _mounted(plan: ServingPlan, owner: Owner) -> ServingPlan:

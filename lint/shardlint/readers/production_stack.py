@@ -19,7 +19,7 @@ from shardlint.readers._pod import UNITS
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
 from shardlint.readers.kubernetes import surge
-from shardlint.readers.plans import finished
+from shardlint.readers.plans import finished, numbered
 from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
     OptionKeySite,
@@ -60,7 +60,7 @@ class ProductionStackReader:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
         return ReadResult(
-            plans=tuple(plan for result in found for plan in result.plans),
+            plans=finished(plan for result in found for plan in result.plans),
             routers=tuple(router for result in found for router in result.routers),
         )
 
@@ -81,7 +81,7 @@ def values(root: Node, path: str, context: ReadContext) -> ReadResult:
         if node.kind == "map" and not _is_false(node.get("enabled")):
             spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}")
             plans.extend(spec.plans(context))
-    plans = list(finished(plans))
+    plans = list(numbered(plans))
     return ReadResult(plans=tuple(plans), routers=tuple(_routers(root, engines, path, plans)))
 
 

@@ -19,8 +19,9 @@ from shardlint.readers._ray_llm import Config
 from shardlint.readers._ray_own import Own
 from shardlint.readers._ray_place import Place, image_of
 from shardlint.readers.inner_yaml import inner_yaml
-from shardlint.readers.plans import finished, plan_of, processes
-from shardlint.readers.pods import Owner, added, host_of, kind_of, objects
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.plans import numbered, plan_of, processes
+from shardlint.readers.pods import Owner, added, host_of
 from shardlint.readers.ray_cluster import Cluster
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, YamlError, placeholder
@@ -50,18 +51,16 @@ class RayReader:
         return _SERVE.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
-        roots, failed = read_yaml(source)
-        if failed is not None:
-            return failed
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         found = _Found()
-        for index, root in enumerate(roots):
-            for node, path in objects(root, f"{index}:"):
-                found.add(node, path, context)
+        found.add(node, path, context)
         return found.result()
 
 
 class _Found:
-    """What a file holds: plans, with the routers in front of them."""
+    """What an object holds: plans, with the routers in front of them."""
 
     def __init__(self) -> None:
         self.plans: list[tuple[ServingPlan, Router | None]] = []
@@ -109,7 +108,7 @@ class _Found:
             self.plans += _serve_plans(Place(inner, path, anchors, owner, cluster), context)
 
     def result(self) -> ReadResult:
-        plans = finished(plan for plan, _ in self.plans)
+        plans = tuple(numbered(plan for plan, _ in self.plans))
         routers = [
             replace(router, id=f"{plan.id}/router", backends=(plan.id,))
             for plan, (_, router) in zip(plans, self.plans, strict=True)
