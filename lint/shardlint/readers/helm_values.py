@@ -48,6 +48,7 @@ class HelmValuesReader:
     """Maps with an engine's command line, in files that are values of a chart."""
 
     name = "helm-values"
+    kinds = ("values",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

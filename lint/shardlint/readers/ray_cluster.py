@@ -256,7 +256,7 @@ class Cluster:
                 placed = self._owner(owner, group, context)
                 yield from pod_plans(placed, spec, path, context)
 
-    def _card(self, context: ReadContext) -> Mapping[str, Any]:
+    def card(self, context: ReadContext) -> Mapping[str, Any]:
         """Fields of Placement: the card of the pods with devices, where they are all alike."""
         found = [group.card(context) for group in self.with_gpus]
         same = len({(label.only, card.values) for label, card in found}) == 1
@@ -269,7 +269,7 @@ class Cluster:
         devices_of = self.each() if group.is_head and group.gpus.only == 0 else Known.unset()
         placement = {**owner.placement, **group.shm()}
         if group.is_head and group.gpus.only == 0:
-            placement |= self._card(context)
+            placement |= self.card(context)
         if group.is_head:
             placement |= {"driver_devices": group.gpus, "capacity": self.capacity()}
         return replace(
