@@ -20,6 +20,7 @@ from pathlib import Path
 from textwrap import TextWrapper
 from typing import Any, TypeAlias
 
+import kinds_page
 from click.testing import CliRunner
 from shardlint import cli, config
 from shardlint.engines import builtin as engines
@@ -370,6 +371,10 @@ def known() -> str:
     )
 
 
+def kinds_of_files() -> str:
+    return NOTICE.format(kinds_page.EXAMPLES) + "\n".join(kinds_page.page(BUILT_IN))
+
+
 def bullets(*items: str) -> str:
     fill = TextWrapper(100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
     return "".join(f"{fill.fill(item)}\n" for item in items)
@@ -434,6 +439,7 @@ def pages() -> dict[str, str]:
     found["docs/configuration.md"] = configuration()
     found["docs/json.md"] = json_formats()
     found["docs/estimate.md"] = estimates()
+    found["docs/kinds.md"] = kinds_of_files()
     for name in MARKED:
         found[name] = filled((ROOT / name).read_text(encoding="utf-8"))
     return found

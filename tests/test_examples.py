@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
+import build_docs
 import pytest
 from harness import check
 
@@ -54,16 +53,7 @@ def test_product_of_64_gpus_is_spelled_out() -> None:
     assert finding.message.startswith("TP 8 × PP 2 × DP 4 needs 64 GPUs, this container gets 8;")
 
 
-def _build_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "scripts/build_docs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_page_that_was_changed_by_hand_or_left_behind_is_noticed() -> None:
-    build_docs = _build_docs()
     wanted = build_docs.pages()
     name = "docs/rules/tp-heads-indivisible.md"
     assert name in build_docs.stale({**wanted, name: wanted[name] + "by hand\n"})
@@ -71,13 +61,12 @@ def test_page_that_was_changed_by_hand_or_left_behind_is_noticed() -> None:
 
 
 def test_every_rule_has_a_page() -> None:
-    build_docs = _build_docs()
     names = {f"docs/rules/{rule.name}.md" for rule in build_docs.rules()}
     assert names <= set(build_docs.pages())
     assert "docs/rules/gpu-count-short.md" in names
 
 
 def test_page_of_a_rule_has_a_head_line_and_both_examples() -> None:
-    page = _build_docs().pages()["docs/rules/flag-unknown.md"]
+    page = build_docs.pages()["docs/rules/flag-unknown.md"]
     assert "`SL701` · error · on by default · fix: safe\n" in page
     assert 1 == page.count("Reported:\n\n```sh\n") == page.count("Not reported:\n\n```sh\n")

@@ -644,7 +644,8 @@ class Reader(Protocol):
 
     `look` are bytes that every file of the format holds: when a folder is searched, only files with
     them, or with the words of the built-in formats, are read. None: the built-in words will do.
-    A reader can also have `names`: files of these names are read whatever they hold.
+    A reader can also have `names`: files of these names are read whatever they hold; and `kinds`:
+    what it reads, in the words of the documentation, where each of them has an example.
     """
 
     name: str

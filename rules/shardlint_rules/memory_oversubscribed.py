@@ -135,9 +135,12 @@ def _alone(world: World) -> Iterator[Found]:
 
 
 def copies(plan: ServingPlan) -> int:
-    """Containers that are started with the same devices; a scheduler gives each its own."""
+    """Containers that are started with the same devices; a scheduler gives each its own.
+
+    So does one that is asked by a part of a pod, of which it is not known what is around it.
+    """
     placement = plan.placement
-    if placement.scheduled or not placement.device_ids.is_known:
+    if placement.scheduled or placement.asked or not placement.device_ids.is_known:
         return 1
     return plan.fleet.replicas.only or 1
 

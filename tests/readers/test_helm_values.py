@@ -102,3 +102,19 @@ def test_a_scaler_decides() -> None:
 )  # fmt: skip
 def test_odd_values_are_survived(odd: str) -> None:
     assert () == reading.project(odd, FILE).broken
+
+
+def test_a_fragment_of_a_pod_is_read_once() -> None:
+    container = "- {image: vllm/vllm-openai, args: [--model, org/m], resources: RESOURCES}\n"
+    text = "containers:\n" + container.replace("RESOURCES", "{limits: {nvidia.com/gpu: 1}}")
+    for name in (FILE, "pod.yaml"):
+        assert ["k8s-fragment"] == [plan.kind for plan in reading.plans(text, name)]
+
+
+def test_copies_of_a_chart_have_devices_of_their_own() -> None:
+    text = PARTS.replace('  env: {CUDA_VISIBLE_DEVICES: "0,1"}\n', "  replicaCount: 2\n")
+    assert 2 == stated(read(text), "replicas")
+    names = [found.name for found in lint(reading.project(text, FILE)).result.findings]
+    share = text.replace('"2"]', '"2", --gpu-memory-utilization, "0.9"]')
+    names += [found.name for found in lint(reading.project(share, FILE)).result.findings]
+    assert "memory-oversubscribed" not in names

@@ -893,3 +893,8 @@ def test_the_origin_of_a_plan_is_its_image() -> None:
     text = pod("args: [--model, org/m]")
     assert "vllm/vllm-openai:v0.11.2" == at(text, read(text).origin)
     assert Span(0, 0) != read(text).origin.span
+
+
+def test_an_expression_that_is_yaml_by_chance_is_filled_in_elsewhere() -> None:
+    text = pod("args: [--model, org/m]\nresources: {limits: {nvidia.com/gpu: {{ .Values.gpus }} }}")
+    assert "'{{ .Values.gpus }}' is filled in elsewhere" == why(read(text), "gpus_per_pod")

@@ -673,3 +673,16 @@ def test_unsafe_fixes_lead_to_a_service_that_fits() -> None:
     after = apply_fixes(project(text, "svc.yaml"), unsafe=True)
     fixed = after.project.sources["svc.yaml"].text
     assert text.replace("max_replicas: 9", "max_replicas: 6") == fixed
+
+
+def test_the_card_is_that_of_the_pods_with_devices() -> None:
+    wanted = "nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}"
+    head, _, workers = (HEAD % ("num-gpus: '0'", "")).rpartition("        containers:\n")
+    text = f"{head}        {wanted}\n        containers:\n{workers}"
+    found = plan(text, "c.yaml")
+    assert ("NVIDIA-L40S", "NVIDIA-L40S") == (
+        stated(found, "gpu_type"), token(text, found, "gpu_type"),
+    )  # fmt: skip
+    other = workers.replace("name: w", "name: o").replace("gpu: 1", "gpu: 2")
+    two = f"{text}  - groupName: other\n    template:\n      spec:\n        containers:\n{other}"
+    assert fact(plan(two, "c.yaml"), "gpu_type").is_unset

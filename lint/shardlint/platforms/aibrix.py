@@ -1,5 +1,9 @@
 """AIBrix: what its controllers add to pods, and how they count them.
 
+A StormService has all of a role's replicas in each of its copies, and the pods of a PodSet are one
+group. Their containers get variables that tell their place; what a container sets under the same
+names is dropped.
+
 Read in vllm-project/aibrix (e3e10f9: api/orchestration/v1alpha1/*_types.go,
 pkg/controller/stormservice/utils, pkg/controller/podset/podset_controller.go).
 """

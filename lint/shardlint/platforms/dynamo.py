@@ -1,5 +1,9 @@
 """What the operator of NVIDIA Dynamo makes of the components of a graph.
 
+As far as the operator understands the arguments, it adds the options or the Ray cluster by which
+the pods of a replica become one engine. A mount on /dev/shm is dropped for its own volume, and
+`autoscaling` is ignored.
+
 A replica of a component is `multinode.nodeCount` pods. The operator looks at the arguments of the
 main container to decide how vLLM is spread over them. It splits them at blanks, and knows an option
 only as two words in its long form; what is written otherwise counts as 1. With W = TP × PP and G

@@ -1,5 +1,9 @@
 """KAITO: what it makes of a Workspace or an InferenceSet with a preset model.
 
+KAITO writes the command of a preset: the split over the cards of the instance type and over its
+nodes, and a share of the memory of 0.84, or 0.82 on an A10. Options in the ConfigMap win over its
+own; `count` is ignored for a preset, whose nodes KAITO computes.
+
 Read in kaito-project/kaito (056b828, 0.12.0: pkg/model/interface.go,
 pkg/workspace/estimator/nodesestimator/estimator.go, pkg/workspace/inference/preset_inferences.go,
 pkg/utils/common_preset.go, api/v1beta1).

@@ -1,5 +1,7 @@
 """What Knative Serving makes of a Service: pods of one revision, as many as its annotations allow.
 
+Every pod is a whole engine, and nothing is added to its command.
+
 Sources: manifests, section 0 (table of kinds); knative/serving, `pkg/apis/autoscaling/register.go`.
 """
 

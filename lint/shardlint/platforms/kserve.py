@@ -1,5 +1,10 @@
 """What KServe makes of an InferenceService and of an LLMInferenceService.
 
+An InferenceService gets the container of its runtime, with its own arguments and variables added,
+and the model at /mnt/models; with `workerSpec` KServe sets both parallel sizes by variables. An
+LLMInferenceService gets the command of a preset, with `parallelism` as options and a memory volume
+on /dev/shm; keys of `parallelism` that the preset does not look at are ignored.
+
 Facts: platforms, sections 1 and 2. Read in kserve at aaac4e2 (after v0.20.0):
 pkg/controller/v1beta1/inferenceservice/components/predictor.go (the nodes of a group, as since
 v0.15.1), .../reconcilers/deployment/deployment_reconciler.go, config/runtimes/*.yaml,

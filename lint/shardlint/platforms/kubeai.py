@@ -1,5 +1,9 @@
 """KubeAI: what it makes of a Model.
 
+A replica is one pod, started with the model and then with `args`; no parallel size is added. The
+number behind the resource profile multiplies what the profile asks for, and a profile without one
+is refused.
+
 Read in kubeai-project/kubeai (f442a2c: internal/modelcontroller/{engine_vllm,model_controller}.go,
 api/k8s/v1/model_types.go, charts/kubeai/values.yaml).
 """

@@ -1,5 +1,9 @@
 """KubeRay and Ray Serve LLM: what they make of a cluster and of an application.
 
+A container without a command gets `ray start`, and a memory volume on /dev/shm as large as its
+memory where it mounts none. Ray Serve LLM makes options of `engine_kwargs` and leaves it to Ray
+where the ranks run; devices that KubeRay does not hand to Ray are ignored.
+
 Read in ray-project/kuberay (feeaf72, ray-operator: controllers/ray/common/pod.go,
 controllers/ray/utils/{resources,validation}.go, apis/ray/v1) and in ray-project/ray
 (python/ray/llm/_internal/serve: core/configs, core/server, serving_patterns; of several commits).

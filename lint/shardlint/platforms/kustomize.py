@@ -1,5 +1,8 @@
 """What kustomize does with an object: lists that it merges, fields of labels, names of images.
 
+Bases, components and patches are laid over each other, then images, replicas, names, namespaces and
+labels are set; nothing else is added.
+
 The order of the steps, the keys of lists and the fields of each step are those of
 kubernetes-sigs/kustomize: api/internal/target/kusttarget.go and kusttarget_configplugin.go,
 kyaml/yaml/walk/associative_sequence.go, api/internal/konfig/builtinpluginconsts,

@@ -1,5 +1,9 @@
 """What the llm-d modelservice chart makes of its values.
 
+With `modelCommand: vllmServe` the chart writes the command of vLLM, with the sizes of `parallelism`
+as options, and asks for tensor × dataLocal GPUs where the container asks for none. A `command`
+beside it is ignored, and so are `workers` without `multinode: true`.
+
 Read in llm-d-incubation/llm-d-modelservice at 3051935 (chart 0.4.12): `charts/llm-d-modelservice/
 templates/{_helpers.tpl,_helpers-dra.tpl,decode-deployment.yaml,decode-lws.yaml}`, `values.yaml`.
 """

@@ -1,5 +1,9 @@
 """What the chart of the vLLM production stack makes of an entry of `modelSpec`.
 
+The chart makes options of the keys of `vllmConfig`, with `extraArgs` behind them, and with
+`tensorParallelSize` a memory volume of 20Gi on /dev/shm. Its keys are ignored outside `vllmConfig`,
+and so is a `requestGPU` below 1.
+
 Read in vllm-project/production-stack at a6c01db (chart 0.1.12): `helm/templates/
 {deployment-vllm-multi,ray-cluster,deployment-router}.yaml`, `_helpers.tpl`, `helm/values.yaml`.
 Before chart 0.1.11 any `raySpec` made a RayCluster, since then only one with `enabled: true`.

@@ -1,5 +1,8 @@
 """SkyPilot: what a task asks for, and what its nodes find in their environment.
 
+Every node of a task runs its script, with variables that tell the number of nodes, its own rank and
+its GPUs; nothing is added to the commands.
+
 Facts: manifests §1.2 and §11, platforms §15.
 """
 

@@ -1,5 +1,8 @@
 """Slurm: what a batch script asks for, and what a job finds in its environment.
 
+A job finds what its `#SBATCH` lines ask for in variables such as SLURM_NNODES; nothing is added to
+its commands.
+
 Facts: manifests §11, platforms §15; sbatch(1) and srun(1) of Slurm for the forms of the options.
 """
 

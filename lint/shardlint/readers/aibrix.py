@@ -29,6 +29,7 @@ class AibrixReader:
     """Objects of the group orchestration.aibrix.ai; its Deployments are read as such."""
 
     name = "aibrix"
+    kinds = ("RayClusterFleet", "StormService", "PodSet")
     look: bytes | None = b"orchestration.aibrix.ai/"
 
     def accepts(self, source: Source) -> bool:

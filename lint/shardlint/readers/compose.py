@@ -47,6 +47,7 @@ class ComposeReader:
     """`services:` with their images, commands, environments and device reservations."""
 
     name = "compose"
+    kinds = ("compose",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

@@ -56,6 +56,11 @@ class DynamoReader:
     """Objects of the kinds DynamoGraphDeployment and DynamoComponentDeployment."""
 
     name = "dynamo"
+    kinds = (
+        "DynamoGraphDeployment v1alpha1",
+        "DynamoGraphDeployment v1beta1",
+        "DynamoComponentDeployment",
+    )
     look: bytes | None = b"Dynamo"
 
     def accepts(self, source: Source) -> bool:

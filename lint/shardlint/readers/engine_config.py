@@ -32,6 +32,7 @@ class EngineConfigReader:
     """`--config FILE` of vLLM and SGLang, `--extra_llm_api_options FILE` of TensorRT-LLM."""
 
     name = "engine-config"
+    kinds = ("vllm", "sglang", "tensorrt-llm")
     look: bytes | None = b"p_size:"
 
     def accepts(self, source: Source) -> bool:

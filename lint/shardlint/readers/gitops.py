@@ -40,6 +40,7 @@ class GitopsReader:
     """Application, ApplicationSet, HelmRelease."""
 
     name = "gitops"
+    kinds = ("Application", "ApplicationSet", "HelmRelease")
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

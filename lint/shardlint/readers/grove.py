@@ -35,6 +35,7 @@ class GroveReader:
     """Objects of the kind PodCliqueSet."""
 
     name = "grove"
+    kinds = ("PodCliqueSet",)
     look: bytes | None = b"grove.io"
 
     def accepts(self, source: Source) -> bool:

@@ -49,6 +49,7 @@ class HelmTemplateReader:
     """Deployments and other workloads of Kubernetes in templates."""
 
     name = "helm-template"
+    kinds = ("template",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

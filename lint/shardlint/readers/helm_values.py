@@ -48,6 +48,7 @@ class HelmValuesReader:
     """Maps with an engine's command line, in files that are values of a chart."""
 
     name = "helm-values"
+    kinds = ("values",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
@@ -74,9 +75,11 @@ def values(root: Node, path: str, context: ReadContext, named: bool = True) -> R
     """Engines in the values of a chart; without a telling name, only those with GPUs beside."""
     if root.kind != "map" or production_stack.is_ours(root) or llmd.is_ours(root):
         return ReadResult()
+    pods = root.get("containers")  # a fragment of a pod, and read as one
     plans = [
         plan
         for node, where in _maps(root, path, 0)
+        if pods is None or not any(node is item for item in pods.items)
         if named or _has_gpus(node.get("resources"))
         for plan in _plans(node, where, context, node is root)
     ]

@@ -48,6 +48,7 @@ class KaitoReader:
     """`Workspace` and `InferenceSet` of the group kaito.sh."""
 
     name = "kaito"
+    kinds = ("Workspace", "InferenceSet")
     look: bytes | None = b"kaito.sh/"
 
     def accepts(self, source: Source) -> bool:

@@ -27,6 +27,7 @@ class KnativeReader:
     """Services of serving.knative.dev; those of the core have no pods."""
 
     name = "knative"
+    kinds = ("Service",)
     look: bytes | None = b"serving.knative.dev"
 
     def accepts(self, source: Source) -> bool:

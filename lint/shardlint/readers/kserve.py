@@ -54,6 +54,7 @@ class KServeReader:
     """InferenceService, ServingRuntime, ClusterServingRuntime."""
 
     name = "kserve"
+    kinds = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
     look: bytes | None = b"serving.kserve.io/"
 
     def accepts(self, source: Source) -> bool:

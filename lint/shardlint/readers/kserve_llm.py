@@ -59,6 +59,7 @@ class KServeLLMReader:
     """LLMInferenceService and LLMInferenceServiceConfig."""
 
     name = "kserve-llm"
+    kinds = ("LLMInferenceService", "LLMInferenceServiceConfig")
     look: bytes | None = b"LLMInferenceService"
 
     def accepts(self, source: Source) -> bool:

@@ -34,6 +34,7 @@ class KthenaReader:
     """Objects of kind ModelServing and ModelBooster."""
 
     name = "kthena"
+    kinds = ("ModelServing", "ModelBooster")
     look: bytes | None = b"workload.serving.volcano.sh"
 
     def accepts(self, source: Source) -> bool:

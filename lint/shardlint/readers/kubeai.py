@@ -52,6 +52,7 @@ class KubeAIReader:
     """`Model` of the group kubeai.org."""
 
     name = "kubeai"
+    kinds = ("Model",)
     look: bytes | None = b"kubeai.org/"
 
     def accepts(self, source: Source) -> bool:

@@ -37,6 +37,16 @@ class KubernetesReader:
     """Pod, Deployment, StatefulSet, Job, CronJob, Service, InferencePool, List; fragments."""
 
     name = "kubernetes"
+    kinds = (
+        "Pod",
+        "Deployment",
+        "ReplicaSet",
+        "StatefulSet",
+        "DaemonSet",
+        "Job",
+        "CronJob",
+        "fragment of a pod",
+    )
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

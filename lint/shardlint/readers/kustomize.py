@@ -70,6 +70,7 @@ class KustomizeReader:
     """Files named kustomization.yaml: the objects that they build."""
 
     name = "kustomize"
+    kinds = ("kustomization",)
     look: bytes | None = None
     names = FILES
 

@@ -32,6 +32,7 @@ class LeaderWorkerSetReader:
     """Objects of kind LeaderWorkerSet."""
 
     name = "leaderworkerset"
+    kinds = ("LeaderWorkerSet",)
     look: bytes | None = b"leaderworkerset.x-k8s.io"
 
     def accepts(self, source: Source) -> bool:

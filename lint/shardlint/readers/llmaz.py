@@ -35,6 +35,7 @@ class LlmazReader:
     """Playgrounds and Services of inference.llmaz.io."""
 
     name = "llmaz"
+    kinds = ("Playground", "Service")
     look: bytes | None = b"llmaz.io/"
 
     def accepts(self, source: Source) -> bool:

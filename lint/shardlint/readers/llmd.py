@@ -49,6 +49,7 @@ class LlmdReader:
     """`modelArtifacts`, `decode`, `prefill`."""
 
     name = "llm-d"
+    kinds = ("values",)
     look: bytes | None = b"modelArtifacts"
 
     def accepts(self, source: Source) -> bool:

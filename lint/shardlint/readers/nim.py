@@ -38,6 +38,7 @@ class NimReader:
     """Objects of the kinds NIMService and NIMPipeline."""
 
     name = "nim"
+    kinds = ("NIMService", "NIMPipeline")
     look: bytes | None = b"apps.nvidia.com"
 
     def accepts(self, source: Source) -> bool:

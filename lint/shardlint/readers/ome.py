@@ -34,6 +34,7 @@ class OmeReader:
     """Runtimes and services of ome.io."""
 
     name = "ome"
+    kinds = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
     look: bytes | None = b"ome.io/"
 
     def accepts(self, source: Source) -> bool:

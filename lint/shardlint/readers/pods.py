@@ -236,7 +236,7 @@ def host_of(
     """What an owner's container is to an engine in it."""
     count, sites, resource = devices(node)
     count = count.or_default(owner.devices)
-    label, device = _card(spec, resource, context)
+    label, device = card(spec, resource, context)
     whole = owner.whole and (node.get("image") is not None or not owner.image.is_unset)
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     startup = startup_budget(node)
@@ -377,7 +377,7 @@ def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
     return () if node is None else node.entries()
 
 
-def _card(
+def card(
     spec: Node | None, resource: Node | None, context: ReadContext
 ) -> tuple[Known[str], Known[Device]]:
     """The literal that names the card and the card: a MIG resource, a selector, an affinity."""

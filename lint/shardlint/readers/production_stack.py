@@ -49,6 +49,7 @@ class ProductionStackReader:
     """`servingEngineSpec` and `routerSpec`."""
 
     name = "production-stack"
+    kinds = ("values",)
     look: bytes | None = b"servingEngineSpec"
 
     def accepts(self, source: Source) -> bool:

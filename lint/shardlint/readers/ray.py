@@ -45,6 +45,7 @@ class RayReader:
     """RayService, RayCluster, RayJob; `applications:` of Ray Serve."""
 
     name = "ray"
+    kinds = ("RayService", "RayCluster", "RayJob", "Serve config")
     look: bytes | None = b"llm_configs"
 
     def accepts(self, source: Source) -> bool:
@@ -133,6 +134,7 @@ def _job(owner: Owner, cluster: Cluster | None, context: ReadContext) -> Iterato
         devices=cluster.each(),
         placement={
             **head.shm(),
+            **(cluster.card(context) if head.gpus.only == 0 else {}),
             "driver_devices": head.gpus,
             "capacity": cluster.capacity(),
         },

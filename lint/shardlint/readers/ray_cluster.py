@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from shardlint.known import Known, combine
-from shardlint.plan import Fleet, Remark, ServingPlan, Site
+from shardlint.plan import Device, Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import kuberay
 from shardlint.plugins import ReadContext
 from shardlint.readers._pod import mounts_shm, quantity
 from shardlint.readers.edits import JointSite, RefusedSite, TextSite
-from shardlint.readers.pods import Owner, added, devices, pod_plans
+from shardlint.readers.pods import Owner, added, card, devices, pod_plans
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 
@@ -69,6 +69,12 @@ class Group:
             return Known.of(0, key.origin, how="derived")
         nothing = Known.of(0, self.container.origin, how="derived")
         return count.or_default(nothing)
+
+    def card(self, context: ReadContext) -> tuple[Known[str], Known[Device]]:
+        """The label by which its pods ask for a card, and the card."""
+        if self.container is None:
+            return Known.unset(), Known.unset()
+        return card(self.spec, devices(self.container)[2], context)
 
     def _named_gpus(self) -> Node | None:
         found = self.node.get("resources")
@@ -247,14 +253,23 @@ class Cluster:
         for group in self.groups:
             path = self.path + "".join(f"/{step}" for step in (*group.path, *POD))
             if (spec := group.spec) is not None:
-                yield from pod_plans(self._owner(owner, group), spec, path, context)
+                placed = self._owner(owner, group, context)
+                yield from pod_plans(placed, spec, path, context)
 
-    def _owner(self, owner: Owner, group: Group) -> Owner:
+    def card(self, context: ReadContext) -> Mapping[str, Any]:
+        """Fields of Placement: the card of the pods with devices, where they are all alike."""
+        found = [group.card(context) for group in self.with_gpus]
+        same = len({(label.only, card.values) for label, card in found}) == 1
+        return {"gpu_label": found[0][0], "gpu": found[0][1]} if same else {}
+
+    def _owner(self, owner: Owner, group: Group, context: ReadContext) -> Owner:
         """A container without a command runs `ray start`, which the operator writes."""
         origin = group.node.origin
         fleet = owner.fleet if group.is_head else Fleet(replicas=group.pods)
         devices_of = self.each() if group.is_head and group.gpus.only == 0 else Known.unset()
         placement = {**owner.placement, **group.shm()}
+        if group.is_head and group.gpus.only == 0:
+            placement |= self.card(context)
         if group.is_head:
             placement |= {"driver_devices": group.gpus, "capacity": self.capacity()}
         return replace(

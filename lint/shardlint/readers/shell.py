@@ -42,6 +42,7 @@ class ShellReader:
     """Commands with `vllm serve`, `docker run` and the like."""
 
     name = "shell"
+    kinds = ("command", "docker run")
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

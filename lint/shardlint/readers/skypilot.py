@@ -34,6 +34,7 @@ class SkyPilotReader:
     """`run:` with `resources.accelerators`, alone or as a service of replicas."""
 
     name = "skypilot"
+    kinds = ("task",)
     look: bytes | None = b"accelerators:"
 
     def accepts(self, source: Source) -> bool:

@@ -32,6 +32,7 @@ class SlurmReader:
     """Shell scripts with `#SBATCH` lines."""
 
     name = "slurm"
+    kinds = ("batch script",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

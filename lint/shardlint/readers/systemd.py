@@ -34,6 +34,7 @@ class SystemdReader:
     """`[Service]` with `ExecStart=`."""
 
     name = "systemd"
+    kinds = ("unit",)
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:

@@ -128,7 +128,10 @@ class Node:
     def text(self) -> Text:
         """The scalar with the place of every character."""
         if self.kind != "scalar":
-            return Text.unknown(self.origin, f"a {self.kind} where a scalar is expected")
+            written = self.source.text[self.span.start : self.span.end]
+            filled = placeholder(written) if written.startswith("{{") else None
+            reason = filled or f"a {self.kind} where a scalar is expected"
+            return Text.unknown(self.origin, reason)
         if self.unknown is not None:
             return Text.unknown(self.origin, self.unknown)
         if not self.alias:
