@@ -133,8 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", action="store_true", help="list the facts that differ")
     options = parser.parse_args(arguments)
     setup = built_in()
-    listed = entries(options.corpus)
-    found = [fact for entry in listed for fact in facts(entry, options.corpus, setup)]
+    corpus = options.corpus.resolve()
+    listed = entries(corpus)
+    found = [fact for entry in listed for fact in facts(entry, corpus, setup)]
     print(table(found, Counter(entry["kind"] for entry in listed)), end="")
     if options.rows:
         for verdict in VERDICTS[1:]:
