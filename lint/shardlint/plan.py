@@ -523,6 +523,7 @@ class Placement:
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
     same container; `wants_gpu`: it is no CPU build; `foreign`: accelerators for which an engine has
     other code than for GPUs of NVIDIA and AMD; `certain`: it runs whenever the file is used;
+    `branch`: a test of its script decides whether it does;
     `detached`: what follows in the file starts while it runs; `varied`: branches of its script
     start it with different options. `neighbours` run at the same time and use some of its devices.
     """
@@ -562,6 +563,7 @@ class Placement:
     ordered: Known[bool] = Known.unset()
     wants_gpu: bool = True
     foreign: str | None = None
+    branch: bool = False
     scheduled: bool = False
     on_host: bool = False
     shared: bool = False
