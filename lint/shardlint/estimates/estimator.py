@@ -18,6 +18,16 @@ from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint
 from shardlint.sizing.storage import PLAIN, WIDE, Scheme, Storage, record_of, storage
+from shardlint.sizing.throughput import (
+    Load,
+    NotModelled,
+    Throughput,
+    Work,
+    Workload,
+    load,
+    throughput,
+    work,
+)
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]
 
@@ -28,6 +38,7 @@ KV_TYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "no
 """Other words for the types of a KV cache."""
 LARGE_PARTS: Final = frozenset({"attention", "dense_ffn", "expert", "linear_attention"})
 """Parts of a model without which its weights say nothing."""
+NO_WORKLOAD: Final = NotModelled(why="isl and osl are not stated")
 USUAL_LENGTH: Final = 8192
 """Tokens of the longest request of a question that says nothing of it, for a model that neither."""
 MOST_KEPT: Final = 4096
@@ -47,7 +58,8 @@ class Estimate:
     """What one GPU holds, the fullest of its replica.
 
     `gpus` are those of one replica, `dp_ranks` its KV caches. `max_context` is the longest request,
-    in tokens, that the cache holds and the model takes; None where the cache is not known.
+    in tokens, that the cache holds and the model takes; None where the cache is not known. `load`
+    is what one GPU does, `speed` how fast that is under the workload that is asked for.
     """
 
     asked: Asked | None
@@ -62,7 +74,13 @@ class Estimate:
     fits: bool
     verdict: Verdict
     max_context: int | None
+    load: Load | NotModelled
+    speed: Throughput | NotModelled
     assumptions: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        return (self.asked.replicas if self.asked is not None else None) or 1
 
     @property
     def gpus(self) -> int:
@@ -103,7 +121,7 @@ class Estimator:
         said_layout = _said_layout(asked, layout, engine.ranks(layout, facts, None))
         said = (*said_release, *said_card, *said_model, *said_settings, *said_layout)
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
-        return replace(made, asked=asked)
+        return self._timed(replace(made, asked=asked), engine.name)
 
     def of_demand(self, engine: Engine, demand: Demand, said: Said = ()) -> Estimate:
         """The same for what a plan demands."""
@@ -203,6 +221,8 @@ class Estimator:
             fits=_slack(made) >= 0,
             verdict=_verdict(made, margin),
             max_context=_longest(made, model),
+            load=NO_WORKLOAD,
+            speed=NO_WORKLOAD,
             assumptions=tuple(
                 dict.fromkeys(
                     (*said, *said_length, *said_storage, *made.assumes, *_said_of(made),
@@ -210,6 +230,38 @@ class Estimator:
                 )
             ),
         )  # fmt: skip
+
+    def _timed(self, found: Estimate, engine: str) -> Estimate:
+        """With the speed under the workload that is asked for."""
+        asked = found.asked
+        if asked is None or not (asked.isl and asked.osl):
+            return found
+        made, model = found.made, found.model
+        key = ("work", id(model))
+        kept = self._kept.get(key)
+        if kept is None or kept[0] is not model:
+            kept = self._kept[key] = (model, work(model))
+        if found.verdict == "does_not_fit":
+            does_not_fit = NotModelled(why="it does not fit")
+            return replace(found, load=does_not_fit, speed=does_not_fit)
+        # where it is doubtful whether it fits, as much is left as fits in the best case
+        free = made.kv + found.band.above if found.verdict == "tight" else None
+        one = load(
+            model, kept[1], found.ranks, found.layout, made, found.device, engine, free
+        )  # fmt: skip
+        if isinstance(one, NotModelled):
+            return replace(found, load=one, speed=one)
+        length, longest = asked.isl + asked.osl, made.settings.max_model_len
+        if longest is not None and length > longest:
+            speed: Throughput | NotModelled = NotModelled(
+                why=f"requests of {length:,} tokens are longer than the longest of {longest:,}"
+            )
+        else:
+            speed = throughput(one, Workload(asked.isl, asked.osl, asked.concurrency))
+        said = found.assumptions
+        if asked.concurrency is None and isinstance(speed, Throughput):
+            said += ("concurrency is not stated: as many requests as fit are taken",)
+        return replace(found, load=one, speed=speed, assumptions=said)
 
 
 def estimate(setup: Setup, asked: Asked) -> Estimate:
