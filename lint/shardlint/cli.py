@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from shardlint.plan import ModelFacts
     from shardlint.plugins import Hardware, Plugins, Result, Rule
     from shardlint.project import Project, Setup
+    from shardlint.recommendations import Wanted
+    from shardlint.recommended_change import PlannedChange
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -482,6 +484,9 @@ ASKED = (
 )
 """Options whose values are read as the keys of a batch are."""
 
+NO_QUESTION = ("--tp", "--pp", "--dp", "--attention-dp", "--ep", "--dcp", "--replicas")
+"""What a recommendation answers and does not ask."""
+
 asked_options = options(
     *(click.option(name, metavar=metavar, help=text) for name, metavar, text in ASKED),
     click.option("--enforce-eager", is_flag=True, default=None, help="No CUDA graphs."),
@@ -556,6 +561,123 @@ def _batch(setup: Setup, name: str, stated: dict[str, Any]) -> int:
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
     return int(failed)
+
+
+# ---------------------------------------------------------------------------------- recommend
+
+
+recommend_options = options(
+    *(click.option(name, metavar=metavar, help=text) for name, metavar, text in ASKED
+      if name not in NO_QUESTION),
+    click.option("--enforce-eager", is_flag=True, default=None, help="No CUDA graphs."),
+    click.option("--nodes", type=click.IntRange(1, 4096), help="Nodes there are (default: 1)."),
+    click.option("--target-tok-s", type=click.FloatRange(min=0, min_open=True), metavar="N",
+                 help="Output tokens a second of all replicas."),
+    click.option("--request-rate", type=click.FloatRange(min=0, min_open=True), metavar="N",
+                 help="Requests a second of all replicas."),
+    click.option("--ttft", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+                 help="Goal: time to the first token."),
+    click.option("--tpot", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+                 help="Goal: time between two tokens."),
+    click.option("--headroom", type=click.FloatRange(0, 10), default=0.2, show_default=True,
+                 help="Replicas to spare, as a share of what the target needs."),
+    click.option("--objective", type=click.Choice(["throughput", "latency", "context"]),
+                 default="throughput", show_default=True, help="What layouts are ranked by."),
+    click.option("--price", type=click.FloatRange(min=0), metavar="USD",
+                 help="Price of one GPU for an hour."),
+    click.option("--measured", metavar="FILE",
+                 help="YAML list of what was measured: tp, pp, dp, ep, output_tok_s, tpot_ms, …"),
+)  # fmt: skip
+
+
+@main.command()
+@click.argument("manifest", required=False)
+@recommend_options
+@click.option("--plan", metavar="NAME", help="The plan that is meant, where several are read.")
+@click.option("--diff", is_flag=True, help="Show the first layout as a change of the manifest.")
+@click.option("--format", "report", type=click.Choice(["text", "json"]), default="text")
+@online_option
+@config_option
+def recommend(manifest: str | None, **given: Any) -> None:
+    """Rank the layouts of a model on some GPUs: how many ranks, how many replicas, and why.
+
+    --gpu takes NAME:N for N GPUs a node; the model and how it is started are those of MANIFEST,
+    or told by --model and other options. --concurrency is that of all replicas together.
+    """
+    from shardlint import estimates
+    from shardlint.recommendations import MeasuredError, recommend
+    from shardlint.reports import recommendation
+
+    report, diff, plan = given.pop("report"), given.pop("diff"), given.pop("plan")
+    config, online = given.pop("config"), given.pop("online")
+    with explained():
+        setup = _setup(config, given["gpu"], given["nodes"], online=online)
+        try:
+            change = _manifest(setup, manifest, plan) if manifest is not None else None
+            found = recommend(estimates.Estimator(setup), _wanted(setup, given, change))
+            shown = change.diff(found.found[0]) if diff and change and found.found else ""
+        except (estimates.EstimateError, MeasuredError) as error:
+            raise Failure(f"recommend: {error}") from None
+        if report == "json":
+            _json(recommendation.record(found))
+            return
+        with _output(None, sys.stdout) as out:
+            if diff and change is not None:
+                out.write(shown)
+            else:
+                recommendation.write(found, out)
+
+
+def _manifest(setup: Setup, path: str, plan: str | None) -> PlannedChange:
+    from shardlint.recommended_change import PlannedChange
+
+    return PlannedChange.of(_project(setup, (path,), "stdin"), plan)
+
+
+def _wanted(setup: Setup, given: dict[str, Any], change: PlannedChange | None) -> Wanted:
+    """The question, from the command line over the manifest over the configuration."""
+    from shardlint import estimates
+    from shardlint.recommendations import Wanted, measured_of
+    from shardlint.recommended_change import stated_over
+
+    goals = {name: given.pop(name) for name in GOALS}
+    told, rows = setup.settings.workload, given.pop("measured")
+    nodes = given.pop("nodes") or setup.settings.hardware.nodes or 1
+    stated = stated_over(given, change.stated() if change is not None else {})
+    stated = _told(setup, stated)
+    for name in ("isl", "osl", "concurrency"):
+        stated.setdefault(name, told.get(name))
+    node = setup.hardware.gpus_per_node.only
+    if node is None and change is not None:
+        node = change.plan.placement.gpus_per_node.only
+    if node is None:
+        raise Failure("recommend: how many GPUs a node has is not known; write --gpu NAME:N")
+    return Wanted(
+        asked=estimates.asked_of(stated),
+        per_node=node,
+        nodes=nodes,
+        target_tok_s=goals["target_tok_s"] or told.get("target_tok_s"),
+        request_rate=goals["request_rate"],
+        ttft_ms=goals["ttft"] or told.get("ttft_ms"),
+        tpot_ms=goals["tpot"] or told.get("tpot_ms"),
+        headroom=goals["headroom"],
+        objective=goals["objective"],
+        price=goals["price"],
+        measured=measured_of(_yaml(rows)) if rows is not None else (),
+    )
+
+
+GOALS = ("target_tok_s", "request_rate", "ttft", "tpot", "headroom", "objective", "price")
+
+
+def _yaml(name: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(Path(name).read_text(encoding="utf-8"))
+    except (YAMLError, UnicodeError) as error:
+        raise Failure(f"{name}: {str(error).splitlines()[0]}") from None
 
 
 # ------------------------------------------------------------------------- rules, models, gpus

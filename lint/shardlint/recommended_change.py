@@ -1,0 +1,138 @@
+"""A recommendation for a plan that was read, and what it changes in the files of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardlint.estimates import EstimateError
+from shardlint.fixes import diff
+from shardlint.known import Known
+from shardlint.plan import Refusal, ServingPlan
+from shardlint.project import Project
+from shardlint.recommendations import Candidate
+from shardlint.source import Edit, EditConflict, apply
+
+DEGREES = ("tp", "pp", "dp", "attention_dp", "ep", "dcp")
+
+
+class PlannedChange:
+    """One plan of a project, as the question and as the place of the answer."""
+
+    def __init__(self, project: Project, plan: ServingPlan) -> None:
+        self.project, self.plan = project, plan
+
+    @classmethod
+    def of(cls, project: Project, wanted: str | None = None) -> PlannedChange:
+        """The plan that is named, else the only one. Raises EstimateError."""
+        engines = [plan for plan in project.plans if project.setup.engine(plan.engine) is not None]
+        chosen = [plan for plan in engines if wanted in (None, plan.id, plan.name)]
+        if not chosen:
+            there = ", ".join(plan.name for plan in engines)
+            raise EstimateError(f"no plan {wanted!r} was read" if there else "no plan was read")
+        if len(chosen) > 1:
+            names = ", ".join(plan.id for plan in chosen)
+            raise EstimateError(f"several plans were read, name one with --plan: {names}")
+        return cls(project, chosen[0])
+
+    def stated(self) -> dict[str, Any]:
+        """What the plan says of a question: the model and how it is started."""
+        plan, memory = self.plan, self.plan.memory
+        name = plan.model.only
+        if name is None:
+            raise EstimateError(f"the model of {plan.name} is not known: {plan.model.reason}")
+        facts = plan.model_facts.only
+        found = {
+            "model": facts.id if facts is not None else name,
+            "engine": plan.engine,
+            "engine_version": _release(plan),
+            "gpu": _card(plan),
+            "quantization": _only(memory.quantization, "quantization"),
+            "kv_cache_dtype": _only(memory.kv_cache_dtype, "the type of the KV cache"),
+            "max_model_len": _only(memory.max_model_len, "the longest request"),
+            "max_num_seqs": _only(memory.max_num_seqs, "the number of requests"),
+            "max_num_batched_tokens": _only(memory.max_num_batched_tokens, "the tokens of a step"),
+            "enforce_eager": _only(memory.enforce_eager, "enforce_eager"),
+            _share(plan): _only(memory.budget.share, "the share of memory"),
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    def change(self, item: Candidate) -> tuple[dict[str, int], tuple[Edit, ...]]:
+        """The fields that change, and their edits; EstimateError where one cannot be made."""
+        delta = self._delta(item)
+        edits: list[Edit] = []
+        for name, value in delta.items():
+            site = self.plan.sites.get(name)
+            made = site.set(str(value)) if site is not None else Refusal("no place for it is known")
+            if isinstance(made, Refusal):
+                raise EstimateError(f"{name} {value} cannot be written: {made.reason}")
+            edits.extend(made)
+        return delta, tuple(edits)
+
+    def diff(self, item: Candidate) -> str:
+        """The change as a unified diff, after it was read again. Raises EstimateError."""
+        delta, edits = self.change(item)
+        if not delta:
+            return ""
+        after = self.project
+        for name in dict.fromkeys(edit.file for edit in edits):
+            text = after.sources[name].text
+            try:
+                after = after.update(name, apply(text, [e for e in edits if e.file == name]))
+            except EditConflict as error:
+                raise EstimateError(str(error)) from None
+        again = next((plan for plan in after.plans if plan.id == self.plan.id), None)
+        for name, value in delta.items():
+            if again is None or _now(again, name) != value:
+                raise EstimateError(f"{name} {value} does not read back from what was written")
+        return diff(self.project, after, {edit.file for edit in edits})
+
+    def _delta(self, item: Candidate) -> dict[str, int]:
+        plan, layout = self.plan, item.estimate.layout
+        wanted: dict[str, Any] = {name: getattr(layout, name) for name in DEGREES}
+        if isinstance(plan.placement.gpus_per_pod.only, int) and layout.nnodes == 1:
+            wanted["gpus_per_pod"] = item.estimate.gpus
+        if "replicas" in plan.sites:
+            wanted["replicas"] = item.fleet.replicas
+        wanted |= item.settings
+        return {name: value for name, value in wanted.items() if _now(plan, name) != value}
+
+
+def _now(plan: ServingPlan, name: str) -> Any:
+    if name in DEGREES:
+        return getattr(plan.effective, name).only
+    if name == "gpus_per_pod":
+        return plan.placement.gpus_per_pod.only
+    if name == "replicas":
+        return 1 if plan.fleet.replicas.is_unset else plan.fleet.replicas.only
+    return getattr(plan.memory, name).only
+
+
+def _only(fact: Known[Any], what: str) -> Any:
+    """The value; None where it is not stated."""
+    if fact.is_unset:
+        return None
+    if fact.only is None and (not fact.is_known or len(fact.values) > 1):
+        raise EstimateError(f"{what} is not decided: {fact.reason or 'several are possible'}")
+    return fact.only
+
+
+def _release(plan: ServingPlan) -> str | None:
+    """The newest that is possible."""
+    found = plan.versions.values
+    return found[-1].last if found else None
+
+
+def _card(plan: ServingPlan) -> str | None:
+    card = plan.placement.gpu.only
+    return card.name if card is not None else None
+
+
+def _share(plan: ServingPlan) -> str:
+    of = plan.memory.budget.of
+    return "gpu_memory_utilization" if of in (None, "total") else "mem_fraction_static"
+
+
+def stated_over(told: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What the command line says, and what the plan does where that says nothing."""
+    return {**own, **{key: value for key, value in told.items() if value is not None}}

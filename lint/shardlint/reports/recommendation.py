@@ -1,0 +1,199 @@
+"""A recommendation: a table for people, one document for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import TextWrapper
+from typing import Any, Final, TextIO
+
+from shardlint.recommendations import Candidate, Recommendation, Rejected
+from shardlint.reports.colour import painter
+from shardlint.reports.words import counted, printable
+from shardlint.sizing.throughput import table
+
+WIDTH: Final = 100
+WALLS: Final = {
+    "fit": "memory: a smaller or other layout does not hold the model, or its requests",
+    "latency": "the goal for latency: without it, fewer or smaller replicas would do",
+    "throughput": "speed: all layouts near the first one fit and reach the goals",
+}
+UNKNOWN: Final = "none that is known: every layout here fits, and nothing is said of speed"
+NAMES: Final = (("tp", "TP"), ("pp", "PP"), ("dp", "DP"), ("attention_dp", "DP"), ("ep", "EP"),
+                ("dcp", "DCP"))  # fmt: skip
+HEAD: Final = ("", "layout", "replicas", "GPUs", "KV tokens", "requests", "TPOT", "TTFT <", "tok/s",
+               "tok/s/GPU", "one GPU stops")  # fmt: skip
+MOST_REJECTED: Final = 8
+
+
+def record(found: Recommendation) -> dict[str, Any]:
+    """The document of `recommend --format json`."""
+    return {
+        "schema_version": 1,
+        "wall": found.wall,
+        "candidates": [_candidate(item, at, found) for at, item in enumerate(found.found, 1)],
+        "rejected": [_rejected(item) for item in found.rejected],
+        "notes": list(found.notes),
+    }
+
+
+def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any]:
+    made, fleet, speed = item.estimate, item.fleet, item.fleet.speed
+    tokens = made.made.tokens
+    concurrency = made.made.concurrency
+    known = speed is not None
+    return {
+        "rank": at,
+        "layout": dict(item.layout),
+        "replicas": fleet.replicas,
+        "needed": fleet.needed,
+        "gpus": item.gpus,
+        "fits": made.fits,
+        "verdict": made.verdict,
+        "reaches_goals": fleet.reaches and fleet.affordable,
+        "kv_cache_tokens": None if tokens is None else tokens * made.dp_ranks,
+        "max_concurrency": None if concurrency is None else round(concurrency * made.dp_ranks, 2),
+        "max_context": made.max_context,
+        "ttft_ms": _rounded(speed.ttft_ms) if speed else None,
+        "tpot_ms": _rounded(speed.tpot_ms) if speed else None,
+        "output_tok_s": _rounded(fleet.tok_s) if known else None,
+        "output_tok_s_per_gpu": _rounded(fleet.tok_s / item.gpus) if known else None,
+        "class": speed.grade if speed else "not_modelled",
+        "range": _range(item),
+        "blast_radius": round(item.blast_radius, 4),
+        "usd_per_million_tokens": _price(item, found),
+        "arguments": list(item.arguments),
+        "why": item.why,
+    }
+
+
+def _rejected(item: Rejected) -> dict[str, Any]:
+    return {"layout": dict(item.layout), "rule": item.rule, "message": item.message}
+
+
+def _range(item: Candidate) -> list[float] | None:
+    """Tokens a second of the fleet between which nine of ten are."""
+    speed = item.fleet.speed
+    if speed is None or speed.yours:
+        return None
+    low, high = table()["error"][speed.grade]["range"]
+    return [round(item.fleet.tok_s * low, 1), round(item.fleet.tok_s * high, 1)]
+
+
+def _price(item: Candidate, found: Recommendation) -> float | None:
+    """Of a million output tokens, with all replicas at work."""
+    price, rate = found.wanted.price, item.fleet.tok_s
+    if price is None or not rate:
+        return None
+    return round(price * item.gpus / 3600 / rate * 1e6, 4)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+# ---------------------------------------------------------------------------------------- text
+
+
+def write(found: Recommendation, out: TextIO) -> None:
+    paint = painter(out)
+    asked = found.wanted.asked
+    goal = f", for {found.wanted.objective}"
+    nodes = counted(found.wanted.nodes, "node")
+    there = f"{nodes} of {counted(found.wanted.per_node, 'GPU')}"
+    out.write(paint(printable(asked.model), "bold") + f" on {there}{goal}\n\n")
+    if found.found:
+        for line in _table([_row(item, at) for at, item in enumerate(found.found, 1)]):
+            out.write(line + "\n")
+        out.write("\n")
+    else:
+        out.write("No layout holds the model.\n\n")
+    for label, sentence in _sentences(found):
+        fill = TextWrapper(WIDTH, initial_indent=f"{label:<10}", subsequent_indent=" " * 10)
+        out.write("\n".join(fill.wrap(printable(sentence))) + "\n")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns that say nothing of any layout are left out."""
+    kept = [at for at in range(len(HEAD)) if at == 0 or any(row[at] for row in rows)]
+    lines = [[HEAD[at] for at in kept], *([row[at] for at in kept] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(kept))]
+    for line in lines:
+        cells = [
+            text.ljust(width) if kept[at] == 1 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _row(item: Candidate, at: int) -> list[str]:
+    made, speed = item.estimate, item.fleet.speed
+    tokens = made.made.tokens
+    requests = made.made.concurrency
+    rate = "" if speed is None else f"{item.fleet.tok_s:,.0f}"
+    each = "" if speed is None else f"{item.fleet.tok_s / item.gpus:,.1f}"
+    if speed is not None and speed.grade == "weak" and (between := _range(item)) is not None:
+        rate = f"{between[0]:,.0f}–{between[1]:,.0f}"
+        each = f"{between[0] / item.gpus:,.0f}–{between[1] / item.gpus:,.0f}"
+    replicas = f"{item.fleet.replicas}"
+    if item.fleet.replicas != item.fleet.needed:
+        replicas = f"{item.fleet.needed} + {item.fleet.replicas - item.fleet.needed}"
+    return [
+        str(at),
+        written(item.layout),
+        replicas,
+        f"{item.gpus:,}",
+        "" if tokens is None else f"{tokens * made.dp_ranks:,}",
+        "" if requests is None else f"{requests * made.dp_ranks:,.1f}",
+        _ms(speed.tpot_ms if speed else None),
+        _ms(speed.ttft_ms if speed else None),
+        rate,
+        each,
+        f"{item.blast_radius:.0%}",
+    ]
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def written(layout: Mapping[str, int]) -> str:
+    """The sizes above 1: "TP 4 × DP 2, EP 8"."""
+    sizes = [(name, layout[key]) for key, name in NAMES if layout[key] > 1]
+    product = " × ".join(f"{name} {size}" for name, size in sizes if name not in ("EP", "DCP"))
+    beside = "".join(f", {name} {size}" for name, size in sizes if name in ("EP", "DCP"))
+    return (product or "TP 1") + beside
+
+
+def _sentences(found: Recommendation) -> Iterator[tuple[str, str]]:
+    if found.found:
+        known = any(item.fleet.speed is not None for item in found.found)
+        yield "wall", WALLS[found.wall] if known or found.wall == "fit" else UNKNOWN
+        first = found.found[0]
+        yield "fleet", _product(first, found)
+        yield "options", " ".join(first.arguments)
+    for at, item in enumerate(found.found, 1):
+        if item.why:
+            yield f"{at}", item.why
+        speed = item.fleet.speed
+        if at == 1 and speed is not None and speed.grade == "weak":
+            yield "", f"speeds are a rough range: {speed.why}"
+    for rejected in found.rejected[:MOST_REJECTED]:
+        yield "rejected", f"{written(rejected.layout)}: {rejected.message} ({rejected.rule})"
+    if (more := len(found.rejected) - MOST_REJECTED) > 0:
+        yield "", f"and {more} more"
+    for note in found.notes:
+        yield "assumes", note
+
+
+def _product(item: Candidate, found: Recommendation) -> str:
+    """The GPUs written out: "6 replicas × (TP 2) = 12 GPUs, 5 for the target and 1 to spare"."""
+    fleet = item.fleet
+    product = f"{counted(fleet.replicas, 'replica')} × ({written(item.layout)}) = "
+    product += counted(item.gpus, "GPU")
+    if fleet.replicas != fleet.needed:
+        product += f": {fleet.needed} for the target and {fleet.replicas - fleet.needed} to spare"
+    cost = _price(item, found)
+    if found.wanted.price is not None:
+        product += f"; {found.wanted.price * item.gpus:,.2f} USD an hour"
+        product += f", {cost:,.2f} USD for a million output tokens" if cost is not None else ""
+    return product
