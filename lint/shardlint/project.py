@@ -418,7 +418,8 @@ def _read_path(
     if not looks and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
-    if not looks and not (reading.plans or reading.problems or reading.absorbs or reading.broken):
+    told = reading.plans or reading.problems or reading.absorbs or reading.broken
+    if not looks and not (told or reading.skipped):
         return None  # its name alone promised something
     return _with_syntax(reading) if given else reading
 

@@ -50,6 +50,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
     gpus = (ranks.gpus if plan.placement.wants_gpu else 0) if ranks is not None else None
+    each = None if gpus is None else _reserved(plan, gpus)
     replicas = _effective(plan, "replicas").only
     memory, why = plan_memory(plan, project)
     unknown = [{"field": item.field, "reason": item.reason} for item in plan.unknowns]
@@ -74,7 +75,9 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
             **{name: _scalar(_effective(plan, name)) for name in FIELDS},
         },
         "gpus_per_replica": gpus,
-        "gpus_total": gpus * replicas if gpus is not None and replicas is not None else None,
+        "gpus_total": None
+        if gpus is None or replicas is None
+        else _reserved(plan, gpus) * replicas,
         "ranks": _ranks(ranks),
         "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
@@ -277,5 +280,17 @@ def _fleet(plan: ServingPlan, ranks: Ranks) -> Iterator[str]:
     replicas = plan.fleet.replicas.only
     if replicas is not None and replicas != 1 and not plan.placement.wants_gpu:
         yield f"  fleet     {replicas} replicas"
-    elif replicas is not None and replicas != 1:
-        yield f"  fleet     {replicas} replicas × {ranks.gpus} GPUs = {replicas * ranks.gpus} GPUs"
+    elif replicas is not None and (replicas != 1 or _reserved(plan, ranks.gpus) != ranks.gpus):
+        each, pods = _reserved(plan, ranks.gpus), plan.placement.pods_per_group.only or 1
+        one = f"{pods} pods × {each // pods}" if pods > 1 and each % pods == 0 else str(each)
+        total = replicas * each
+        yield f"  fleet     {counted(replicas, 'replica')} × {one} GPUs = {total} GPUs"
+
+
+def _reserved(plan: ServingPlan, needed: int) -> int:
+    """GPUs that the pods of one replica are given, where that is more than the ranks need."""
+    placement = plan.placement
+    each, pods = placement.gpus_per_pod.only, placement.pods_per_group.only
+    if placement.shared or not isinstance(each, int) or pods is None:
+        return needed
+    return max(needed, each * pods)
