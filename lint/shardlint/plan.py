@@ -499,7 +499,9 @@ class Placement:
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
-    hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
+    hardware slice), "shared" (a share of a card) or "neuron" (a device with several cores);
+    `uncounted` is why such units are not what ranks run on. `claim` is a claim of devices that is
+    one and the same for all pods. `device_ids` are the devices of `scope` that
     the process sees, by index or UUID.
 
     `shm_bytes` is the size of /dev/shm, `memory_bytes` the memory limit of the container; with
@@ -540,6 +542,8 @@ class Placement:
     link: Known[str] = Known.unset()
     link_domain: Known[int] = Known.unset()
     device_kind: Known[str] = Known.unset()
+    uncounted: str | None = None
+    claim: Known[str] = Known.unset()
     device_ids: Known[tuple[str, ...]] = Known.unset()
     scope: str = ""
     shm_bytes: Known[int] = Known.unset()

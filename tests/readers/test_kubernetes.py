@@ -526,6 +526,12 @@ def test_limits_and_requests_are_set_together() -> None:
         "google.com/tpu",
         "huawei.com/ascend-1980",
         "NVIDIA.com/gpu",
+        "huawei.com/Ascend910B3",
+        "aws.amazon.com/neuroncore",
+        "volcano.sh/vgpu-number",
+        "hygon.com/dcunum",
+        "iluvatar.ai/BI-V150-vgpu",
+        "rebellions.ai/ATOM",
     ],
 )
 def test_devices_of_other_vendors_count(resource: str) -> None:
@@ -533,12 +539,40 @@ def test_devices_of_other_vendors_count(resource: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "resource", ["aws.amazon.com/neuron", "gpu.intel.com/i915", "nvidia.com/gpu.shared"]
+    ("resource", "why"),
+    [
+        ("aws.amazon.com/neuron", "a Neuron device has several cores"),
+        ("aws.amazon.com/neurondevice", "a Neuron device has several cores"),
+        ("nvidia.com/gpu.shared", "several shares can be of one card"),
+    ],
 )
-def test_resources_that_are_no_devices_are_unknown(resource: str) -> None:
-    found = read(limits(f"limits: {{{resource}: 4}}"))
-    assert f"{resource} does not count devices" == why(found, "gpus_per_pod")
-    assert "gpus_per_pod" not in found.sites
+def test_units_that_are_no_ranks_are_stated_and_not_counted(resource: str, why: str) -> None:
+    text = limits(f"limits: {{{resource}: 4}}")
+    found = read(text)
+    assert 4 == stated(found, "gpus_per_pod")
+    assert "4" == token(text, found, "gpus_per_pod")
+    assert not found.placement.devices.is_known
+    assert why in (found.placement.devices.reason or "")
+    assert text.replace(": 4}", ": 8}") == edited(text, found, "gpus_per_pod", "8")
+
+
+def test_one_share_is_one_device() -> None:
+    found = read(limits("limits: {nvidia.com/gpu.shared: 1}")).placement
+    assert (1, "shared") == (found.devices.only, found.device_kind.only)
+
+
+def test_units_that_a_node_can_multiply_are_taken_for_cards() -> None:
+    found = fact(read(limits("limits: {gpu.intel.com/i915: 2}")), "gpus_per_pod")
+    assert (2, {"each unit is a card of its own"}) == (found.only, set(found.assumes))
+
+
+@pytest.mark.parametrize(
+    "beside", ["gpu.intel.com/memory.max: 4G", "gpu.intel.com/millicores: 500"]
+)
+def test_parts_of_a_card_beside_it_make_a_share(beside: str) -> None:
+    found = read(limits(f"limits: {{gpu.intel.com/i915: 1, {beside}}}")).placement
+    assert (1, "shared") == (found.gpus_per_pod.only, found.device_kind.only)
+    assert ["gpu.intel.com/i915"] == list(found.asked)
 
 
 @pytest.mark.parametrize("value", ["${GPUS}", "x", "1.5", '"{{ .Values.gpus }}"', "0x2", "{a: b}"])

@@ -34,14 +34,16 @@ def rows(project: Project) -> tuple[Row, ...]:
 
 
 def _place(card: str) -> tuple[bool, str]:
-    return card == NOT_STATED, card
+    return card.startswith(NOT_STATED), card
 
 
 def _card(plan: ServingPlan) -> str:
+    """What is asked for: parts of cards are no cards."""
     placement = plan.placement
+    name = placement.gpu_label.only or NOT_STATED
     if placement.gpu.is_known:
-        return " or ".join(device.name for device in placement.gpu.values)
-    return placement.gpu_label.only or NOT_STATED
+        name = " or ".join(device.name for device in placement.gpu.values)
+    return f"{name}, shares" if placement.device_kind.only == "shared" else name
 
 
 def _asked(plan: ServingPlan) -> tuple[int, int] | None:
