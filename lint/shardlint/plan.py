@@ -739,6 +739,8 @@ class ServingPlan:
     owner: tuple[str, str] | None = None
     """Kind and name of the object that its pods belong to."""
     role: str | None = None
+    group: str | None = None
+    """The id of the group of plans that do its requests together."""
     platform: str | None = None
     """The operator or chart that makes pods of it."""
     namespace: str | None = None
@@ -784,6 +786,15 @@ class ServingPlan:
             value = getattr(value, part)
         assert isinstance(value, Known)
         return value
+
+
+@record
+class Group:
+    """Plans of one object that serve one name together, each a part of every request."""
+
+    id: str
+    name: str
+    plans: tuple[ServingPlan, ...]
 
 
 @record(kw_only=True)

@@ -29,7 +29,7 @@ def rows(project: Project) -> tuple[Row, ...]:
     found: dict[str, list[tuple[int, int] | None]] = {}
     for plan in project.plans:
         if plan.placement.wants_gpu:
-            found.setdefault(_card(plan), []).append(_asked(plan))
+            found.setdefault(_card(plan), []).append(asked_of(plan))
     return tuple(_row(card, found[card]) for card in sorted(found, key=_place))
 
 
@@ -46,7 +46,7 @@ def _card(plan: ServingPlan) -> str:
     return f"{name}, shares" if placement.device_kind.only == "shared" else name
 
 
-def _asked(plan: ServingPlan) -> tuple[int, int] | None:
+def asked_of(plan: ServingPlan) -> tuple[int, int] | None:
     """The least and the most that a plan takes; None if that is not known."""
     each, pods = plan.placement.gpus_per_pod.only, plan.placement.pods_per_group.only
     replicas = 1 if plan.fleet.replicas.is_unset else plan.fleet.replicas.only
