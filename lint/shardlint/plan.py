@@ -603,12 +603,16 @@ class Scaler:
 @record(kw_only=True)
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
-    stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
-    engine, of as many pods as it takes; `groups`: the object makes the group of pods of one."""
+    stop, where none of those may stop first, and `at_once` how to write that one may (without: it
+    cannot be written); with `renewed` an update starts a whole Ray cluster beside the old one.
+    `scaler` changes the number. `whole`: one is a whole engine, of as many pods as it
+    takes; `groups`: the object makes the group of pods of one."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
+    at_once: str | None = None
+    renewed: bool = False
     scaler: Scaler | None = None
     whole: bool = False
     groups: bool = False

@@ -56,6 +56,12 @@ PROBES: Mapping[str, Mapping[str, int]] = MappingProxyType({
 })  # fmt: skip
 """Probes of a Deployment's pods, as they are in the chart's own values."""
 
+AT_ONCE = "`servingEngineSpec.strategy` with maxSurge: 0 and maxUnavailable: 1"
+"""How an update takes no more GPUs: the chart's own strategy starts all new pods first."""
+
+RECREATE = "`deploymentStrategy: Recreate`"
+"""The same of a VLLMRuntime, which knows no numbers of its own."""
+
 ROUTING: Mapping[str, frozenset[str]] = MappingProxyType({
     "roundrobin": frozenset(),
     "session": frozenset({"session"}),

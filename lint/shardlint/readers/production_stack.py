@@ -356,7 +356,7 @@ class _Spec:
                 replicas=least.or_default(unset), max_replicas=integer(keda.get("maxReplicaCount"))
             )
         replicas = integer(node.get("replicaCount"))
-        return Fleet(replicas=replicas, surge=self._surge(replicas))
+        return Fleet(replicas=replicas, surge=self._surge(replicas), at_once=chart.AT_ONCE)
 
     def _surge(self, replicas: Known[int]) -> Known[int]:
         """Unless a strategy is stated, as many new pods as there are, before an old one stops."""

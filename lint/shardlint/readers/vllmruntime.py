@@ -255,7 +255,8 @@ class _Runtime:
                 replicas=least.or_default(Known.of(1, how="defaulted")),
                 max_replicas=integer(scaled.get("maxReplicas")),
             )
-        return Fleet(replicas=replicas, surge=surge(self._strategy(), replicas))
+        started = surge(self._strategy(), replicas)
+        return Fleet(replicas=replicas, surge=started, at_once=stack.RECREATE)
 
     def _strategy(self) -> Node | None:
         found = self.value("deploymentConfig", "deploymentStrategy")
