@@ -932,3 +932,20 @@ def test_the_origin_of_a_plan_is_its_image() -> None:
 def test_an_expression_that_is_yaml_by_chance_is_filled_in_elsewhere() -> None:
     text = pod("args: [--model, org/m]\nresources: {limits: {nvidia.com/gpu: {{ .Values.gpus }} }}")
     assert "'{{ .Values.gpus }}' is filled in elsewhere" == why(read(text), "gpus_per_pod")
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("tgi-cu121.2-1.ubuntu2204.py310", "2-1"),
+        ("tgi-cu121.2-1.ubuntu2204.py310:v3", "v3"),
+        ("huggingface-text-generation-inference-cu121.2-1.ubuntu2204.py310", "2-1"),
+        ("huggingface-text-generation-inference", None),
+    ],
+)
+def test_a_release_in_the_name_of_an_image(image: str, tag: str | None) -> None:
+    from shardlint.engines.launchers import release_in_name, tag_of
+
+    whole = f"us-docker.pkg.dev/deeplearning-platform-release/gcr.io/{image}"
+    assert tag == (tag_of(whole) or release_in_name(whole))
+    assert release_in_name(f"example.com/{image}") is None

@@ -41,6 +41,7 @@ from shardlint.readers.claims import Claims
 from shardlint.readers.config_maps import ConfigMaps, Mounts, listed, referred
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
+from shardlint.readers.named_files import scripts_in, written
 from shardlint.readers.plans import Host, around, distinct, during, plan_of, processes, ray_in
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
@@ -185,7 +186,8 @@ def container_plans(
         args = (*(holes.item(expanded(w, env, holes)) for w in owner.arguments), *args)
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
-    find = Mounts(spec, node, maps).find
+    scripts = scripts_in(node.get("command"), node.get("args"))
+    find = written(scripts, Mounts(spec, node, maps).find)
     host = replace(host_of(owner, spec, node, path, context, maps), find=find)
     started = processes((*command, *args), env, _argv_node(node).origin, find)
     host = around(host, started, elsewhere)
