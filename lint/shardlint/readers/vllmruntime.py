@@ -17,7 +17,7 @@ from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Refusal, Remark, Router, ServingPlan, Site
 from shardlint.platforms import production_stack as stack
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers._pod import UNITS
+from shardlint.readers._pod import SHM, UNITS
 from shardlint.readers.edits import PLAIN, SizeSite, add_entry
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.kubernetes import surge
@@ -30,6 +30,8 @@ from shardlint.readers.rendered import (
     key_of,
     listing,
     mapping,
+    memory_volume,
+    on_nodes,
     option,
     scalar,
     truthy,
@@ -219,10 +221,8 @@ class _Runtime:
         size = self.value("deploymentConfig", "shmSize")
         if size is None or not truthy(size):
             return [], []
-        mount = (("name", scalar("dshm", size)), ("mountPath", scalar("/dev/shm", size)))
-        memory = mapping(size, (("medium", scalar("Memory", size)), ("sizeLimit", size)))
-        volume = (("name", scalar("dshm", size)), ("emptyDir", memory))
-        return [mapping(size, mount)], [mapping(size, volume)]
+        mount, volume = memory_volume("dshm", size, SHM)
+        return [mount], [volume]
 
     def _pod(self) -> Node:
         runtime = self.value("deploymentConfig", "runtimeClass")
@@ -238,11 +238,7 @@ class _Runtime:
 
     def _affinity(self) -> Node | None:
         terms = self.value("deploymentConfig", "nodeSelectorTerms")
-        if terms is None:
-            return None
-        required = mapping(terms, (("nodeSelectorTerms", terms),))
-        inner = mapping(terms, (("requiredDuringSchedulingIgnoredDuringExecution", required),))
-        return mapping(terms, (("nodeAffinity", inner),))
+        return on_nodes(terms) if terms is not None else None
 
     # ----------------------------------------------------------------------------- its copies
 
