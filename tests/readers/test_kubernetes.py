@@ -561,9 +561,9 @@ def test_one_share_is_one_device() -> None:
     assert (1, "shared") == (found.devices.only, found.device_kind.only)
 
 
-def test_units_that_a_node_can_multiply_are_taken_for_cards() -> None:
+def test_units_of_other_makers_are_taken_for_devices() -> None:
     found = fact(read(limits("limits: {gpu.intel.com/i915: 2}")), "gpus_per_pod")
-    assert (2, {"each unit is a card of its own"}) == (found.only, set(found.assumes))
+    assert (2, {"each gpu.intel.com/i915 is one device"}) == (found.only, set(found.assumes))
 
 
 @pytest.mark.parametrize(

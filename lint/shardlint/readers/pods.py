@@ -57,11 +57,12 @@ RESOURCES = re.compile(
 )
 """Resources of which one unit is one device that a rank can use."""
 
-MAYBE_SHARED = re.compile(r"gpu\.intel\.com/.*")
-"""Of these a node may offer more units than it has cards."""
+GPUS = re.compile(r"(nvidia|amd)\.com/")
+"""Resources of which a unit is a GPU; of others it is taken for one device."""
 
 SHARED = re.compile(r"nvidia\.com/gpu\..+")
-UNCOUNTED = re.compile(rf"(aws\.amazon\.com/neuron(?!core).*|{SHARED.pattern})$")
+NEURON = re.compile(r"aws\.amazon\.com/neuron(?!core).*")
+UNCOUNTED = re.compile(rf"({NEURON.pattern}|ibm\.com/(spyre|aiu).*|{SHARED.pattern})$")
 """Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
 
 SUPPRESS = "shardlint/ignore"
@@ -392,7 +393,7 @@ def _units(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None] | No
     """Units of a resource that are no ranks, the site of their number, and why they are none."""
     asked = _asked(node)
     name, entries = next(iter(asked.items()), ("", []))
-    if len(asked) != 1 or not UNCOUNTED.match(name):
+    if len(asked) != 1 or not (SHARED.match(name) or NEURON.match(name)):
         return None
     count = integer(entries[0][1])
     if (count.only or 0) < 0 or not count.is_known:
@@ -448,8 +449,6 @@ def _assuming(
         if more is None:
             count = count.assuming("the resource claim adds no device")
     count = of_units(count, resource)
-    if resource.startswith("google.com/tpu"):
-        count = count.assuming("each TPU chip is one device")
     variables = node.get("env")
     for item in variables.items if variables is not None else []:
         shown = item.string("name"), item.string("value")
@@ -459,10 +458,10 @@ def _assuming(
 
 
 def of_units(count: Known[int], resource: str) -> Known[int]:
-    """A number of units as a number of cards."""
-    if MAYBE_SHARED.match(resource):
-        return count.assuming("each unit is a card of its own")
-    return count
+    """A number of units as a number of devices."""
+    if resource.startswith("google.com/tpu"):
+        return count.assuming("each TPU chip is one device")
+    return count if GPUS.match(resource) else count.assuming(f"each {resource} is one device")
 
 
 def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:
