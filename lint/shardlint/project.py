@@ -678,6 +678,8 @@ def _devices(placement: Placement) -> Known[int]:
         return Known.unknown("how many GPUs the host has is not stated", count.origin)
     if count.is_unset:
         return Known.unknown("the file does not say how many GPUs there are")
+    if placement.uncounted is not None:
+        return Known.unknown(placement.uncounted, count.origin)
     return (
         count.map(lambda value: int(value) if value != "all" else 0)
         if count.is_known

@@ -16,6 +16,7 @@ from shardlint.engines.launchers import (
     bundled,
     cpu_build,
     image_tells_version,
+    release_in_name,
     tag_of,
 )
 from shardlint.known import Known, Text, combine
@@ -334,7 +335,7 @@ def _model(reading: Reading) -> Known[str]:
 def _tag(launch: Launch) -> Known[str]:
     """The tag; the whole image where a tag alone would be taken for a release of the engine."""
     image = launch.image.only
-    tag = tag_of(image) if image else None
+    tag = (tag_of(image) or release_in_name(image)) if image else None
     if image and tag and bundled(image) and re.search(r"\d", tag):
         return launch.image
     return launch.image.map(lambda _: tag or "") if tag else Known.unset()

@@ -11,7 +11,7 @@ from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_rec
 from shardlint.known import Known
 from shardlint.plan import Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
-from shardlint.reports import estimation, gpu_table
+from shardlint.reports import estimation, gpu_table, group_list
 from shardlint.reports.words import counted
 
 FIELDS = {
@@ -37,6 +37,7 @@ def as_json(project: Project, origins: bool = False) -> dict[str, Any]:
         "schema_version": 1,
         "plans": [_plan(plan, project, origins) for plan in project.plans],
         "routers": [_router(router) for router in project.routers],
+        "groups": group_list.as_records(project),
         "gpus": gpu_table.as_records(gpu_table.rows(project)),
     }
 
@@ -63,7 +64,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "file": plan.file,
         "role": plan.role,
         "platform": plan.platform,
-        "group": None,
+        "group": plan.group,
         "stated": {
             "engine": plan.engine,
             "engine_version": plan.tag.only,
@@ -205,6 +206,9 @@ def write_text(project: Project, out: TextIO) -> None:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
+    together = tuple(group_list.lines(project))
+    if together:
+        out.write("\n".join(together) + "\n\n")
     table = tuple(gpu_table.lines(gpu_table.rows(project)))
     if table:
         out.write("\n".join(table) + "\n\n")
