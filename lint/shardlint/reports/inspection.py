@@ -76,9 +76,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
             **{name: _scalar(_effective(plan, name)) for name in FIELDS},
         },
         "gpus_per_replica": gpus,
-        "gpus_total": None
-        if gpus is None or replicas is None
-        else _reserved(plan, gpus) * replicas,
+        "gpus_total": None if each is None or replicas is None else each * replicas,
         "ranks": _ranks(ranks),
         "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
