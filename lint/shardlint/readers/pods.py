@@ -48,8 +48,8 @@ from shardlint.record import record
 from shardlint.source import Mapped, Origin, Span
 
 RESOURCES = re.compile(
-    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|google\.com/tpu|"
-    r"huawei\.com/ascend(?!.*-memory$).*|cloud-tpus\.google\.com/.*|gpu\.intel\.com/(i915|xe)|"
+    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|"
+    r"huawei\.com/ascend(?!.*-memory$).*|gpu\.intel\.com/(i915|xe)|"
     r"aws\.amazon\.com/neuroncore|volcano\.sh/v?gpu-number|cambricon\.com/v?mlu|"
     r"hygon\.com/dcunum|metax-tech\.com/s?gpu|iluvatar\.ai/[\w.-]*vgpu|mthreads\.com/v?gpu|"
     r"kunlunxin\.com/v?xpu|rebellions\.ai/atom|furiosa\.ai/.*|qualcomm\.com/.*)$",
@@ -62,8 +62,12 @@ GPUS = re.compile(r"(nvidia|amd)\.com/")
 
 SHARED = re.compile(r"nvidia\.com/gpu\..+")
 NEURON = re.compile(r"aws\.amazon\.com/neuron(?!core).*")
-UNCOUNTED = re.compile(rf"({NEURON.pattern}|ibm\.com/(spyre|aiu).*|{SHARED.pattern})$")
-"""Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
+TPU = re.compile(r"google\.com/tpu|cloud-tpus\.google\.com/.*")
+UNCOUNTED = re.compile(
+    rf"({NEURON.pattern}|{TPU.pattern}|ibm\.com/(spyre|aiu).*|{SHARED.pattern})$"
+)
+"""Resources whose units are not ranks: a Neuron device has several cores, and so may a TPU chip; a
+share is no card."""
 
 SUPPRESS = "shardlint/ignore"
 
@@ -393,7 +397,7 @@ def _units(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None] | No
     """Units of a resource that are no ranks, the site of their number, and why they are none."""
     asked = _asked(node)
     name, entries = next(iter(asked.items()), ("", []))
-    if len(asked) != 1 or not (SHARED.match(name) or NEURON.match(name)):
+    if len(asked) != 1 or not any(unit.match(name) for unit in (SHARED, NEURON, TPU)):
         return None
     count = integer(entries[0][1])
     if (count.only or 0) < 0 or not count.is_known:
@@ -401,6 +405,8 @@ def _units(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None] | No
     site = TextSite(tuple(value.text() for _, value in entries))
     if SHARED.match(name):
         why = None if count.only == 1 else "several shares can be of one card"
+    elif TPU.match(name):
+        why = "a TPU chip has one core or two, and each is one of the ranks"
     else:
         why = "a Neuron device has several cores, and each is one of the ranks"
     return count, {"gpus_per_pod": site}, why
@@ -459,8 +465,8 @@ def _assuming(
 
 def of_units(count: Known[int], resource: str) -> Known[int]:
     """A number of units as a number of devices."""
-    if resource.startswith("google.com/tpu"):
-        return count.assuming("each TPU chip is one device")
+    if TPU.match(resource):
+        return Known.unknown("a TPU chip has one core or two", count.origin)
     return count if GPUS.match(resource) else count.assuming(f"each {resource} is one device")
 
 
