@@ -173,7 +173,7 @@ def _found_runtime(
     if own:
         return own[-1], None
     others: dict[str, _Runtime] = {}
-    for found in _named(elsewhere(context, *RUNTIMES, word=name), name, space):
+    for found in _named(elsewhere(context, *RUNTIMES, name=name), name, space):
         others.setdefault(found.node.source.name, found)
     folder = _folder(service.source.name)
     near = [item for file, item in others.items() if _folder(file) == folder]

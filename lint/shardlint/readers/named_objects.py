@@ -48,7 +48,7 @@ class NamedObjects:
         own = [item.node for item in self.near(name)] or list(self._in(self.source, name))
         if own:
             return own[0] if len(own) == 1 else None
-        found = elsewhere(self.context, self.kind, word=name)
+        found = elsewhere(self.context, self.kind, name=name)
         others = [item.node for item in found if self._is(item.node, name)]
         folder = dirname(self.source.name)
         near = [node for node in others if dirname(node.source.name) == folder] or others
