@@ -165,7 +165,9 @@ def _setup(
     for table in settings.unused:
         name = settings.document.source.name if settings.document else configuration.FILE
         click.echo(f"shardlint: {name}: {table} is accepted, and nothing reads it", err=True)
-    return Setup(plugins, settings, _hardware(setup, gpu))
+    setup = Setup(plugins, settings, *_hardware(setup, gpu, nodes, network))
+    _ = setup.pools  # a mistake in one is told before anything is read
+    return setup
 
 
 def _check_models(setup: Setup) -> None:
@@ -212,15 +214,26 @@ def _check_engines(settings: Settings, setup: Setup) -> None:
             raise settings.error(("engines", name), f"unknown engine {name!r}", key=True)
 
 
-def _hardware(setup: Setup, gpu: str | None) -> Hardware:
-    """The machines as the command line says, over the configuration."""
-    from shardlint.known import Known
-    from shardlint.plugins import Hardware
-
+def _hardware(
+    setup: Setup, gpu: str | None, nodes: int | None, network: str | None
+) -> tuple[Hardware, Hardware]:
+    """The machines as the command line says over the table [hardware], and as it says alone."""
     told = setup.settings.hardware
     option = _gpu(setup, gpu)
     per_node = (option.per_node if option else None) or told.gpus_per_node
     link = (option.link if option else None) or told.link
+    every = _machines(setup, option, per_node, told.nodes, told.network, link)
+    asked = option if gpu is not None else None
+    size, joined = (asked.per_node, asked.link) if asked else (None, None)
+    return every, _machines(setup, asked, size, nodes, network, joined)
+
+
+def _machines(
+    setup: Setup, option: GpuOption | None, per_node: int | None, nodes: int | None,
+    network: str | None, link: str | None,
+) -> Hardware:  # fmt: skip
+    from shardlint.known import Known
+    from shardlint.plugins import Hardware
 
     def known(value: Any) -> Known[Any]:
         return Known.unset() if value is None else Known.of(value, how="derived")
@@ -228,8 +241,8 @@ def _hardware(setup: Setup, gpu: str | None) -> Hardware:
     return Hardware(
         gpu=setup.devices.device(option) if option else Known.unset(),
         gpus_per_node=known(per_node),
-        nodes=known(told.nodes),
-        network=known(told.network),
+        nodes=known(nodes),
+        network=known(network),
         link=known(link),
     )
 

@@ -513,6 +513,10 @@ class Placement:
     `ready_probe` the one that must succeed before the pod counts as ready;
     `ordered`: pods of one object start one after the other, each when the one before is ready.
 
+    `node_labels` are the labels that a node must have, one map for each way to be taken; a label
+    has the values of which one is asked for, none where they are not known. `pool` is the pool of
+    the configuration that the plan runs in, `price` what one GPU of it costs in an hour.
+
     `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
     its largest; `driver_devices` that of its node on which the engine itself is started.
 
@@ -536,6 +540,9 @@ class Placement:
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
     nodes: Known[int] = Known.unset()
+    node_labels: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    pool: Known[str] = Known.unset()
+    price: Known[float] = Known.unset()
     network: Known[str] = Known.unset()
     link: Known[str] = Known.unset()
     link_domain: Known[int] = Known.unset()

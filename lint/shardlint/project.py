@@ -36,6 +36,7 @@ from shardlint.source import DecodeError, Origin, Source, Span
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+    from shardlint.hardware.pools import Pool, Taken
     from shardlint.hardware.table import Devices
     from shardlint.models.catalogue import Catalogue
     from shardlint.models.hub import Hub
@@ -57,6 +58,9 @@ class Setup:
     plugins: Plugins
     settings: Settings = field(default_factory=Settings)
     hardware: Hardware = Hardware()
+    """What is said of the machines by the command line, over the table [hardware]."""
+    asked: Hardware = Hardware()
+    """What of it the command line says, which wins over a pool too."""
 
     @cached_property
     def engines(self) -> tuple[Engine, ...]:
@@ -71,6 +75,23 @@ class Setup:
         from shardlint.hardware.table import Devices
 
         return Devices(extra=self.plugins.hardware(), custom=self.settings.gpus)
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools of the configuration; raises ConfigError."""
+        if not self.settings.pools:
+            return ()
+        from shardlint.hardware.pools import pools
+
+        return pools(self.settings, self.devices)
+
+    def taken(self, placement: Placement) -> Taken | None:
+        """The pools that a plan can run on, None where there are none."""
+        if not self.pools:
+            return None
+        from shardlint.hardware.pools import taken
+
+        return taken(self.pools, placement, self.asked.gpu)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -554,10 +575,7 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
 
 def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
     """What the user says of facts that the file states itself, and otherwise."""
-    found: dict[str, Known[Any]] = {}
-    told, stated = setup.hardware.gpu, plan.placement.gpu
-    if told.is_known and stated.is_known and not set(told.values) & set(stated.values):
-        found["gpu"] = told
+    found = dict(_told_of_nodes(plan.placement, setup))
     engine = setup.engine(plan.engine)
     names = (engine.name, *engine.aliases) if engine is not None else ()
     for name in names:
@@ -568,6 +586,42 @@ def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
         if said.how != "defaulted" and said.values != plan.versions.values:
             found["engine_version"] = Known.of(release)
     return MappingProxyType(found)
+
+
+def _told_of_nodes(stated: Placement, setup: Setup) -> Iterator[tuple[str, Known[Any]]]:
+    """What the command line, a pool or the configuration says of the nodes, and otherwise."""
+    stated, taken = _taken(stated, setup)
+    told = _hardware(taken, setup)
+    if taken is not None and taken.denied:
+        yield "gpu", Known.of(taken.denied[0])
+    elif _elsewhere(stated, told):
+        yield "gpu", told.gpu
+    elif taken is not None:
+        size, own = taken.fact("per_node"), stated.gpus_per_node
+        if size.is_known and own.is_known and not set(size.values) & set(own.values):
+            yield "gpus_per_node", size
+
+
+def _taken(stated: Placement, setup: Setup) -> tuple[Placement, Taken | None]:
+    """The pools that a plan can run on. What they say of the card wins over an assumption."""
+    taken = setup.taken(stated)
+    if taken is not None and taken.gpu.is_known and stated.gpu.assumes:
+        stated = replace(stated, gpu=Known.unset())
+    return stated, taken
+
+
+def _hardware(taken: Taken | None, setup: Setup) -> Hardware:
+    """The machines: the command line over the pool, or over [hardware] where no pool is taken."""
+    if taken is None or not taken.pools.is_known:
+        return setup.hardware
+    line = setup.asked
+    return Hardware(
+        gpu=line.gpu.or_default(taken.gpu),
+        gpus_per_node=line.gpus_per_node.or_default(taken.fact("per_node")),
+        nodes=line.nodes.or_default(taken.fact("nodes")),
+        network=line.network.or_default(taken.fact("network")),
+        link=line.link.or_default(taken.fact("link")),
+    )
 
 
 def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
@@ -621,10 +675,17 @@ def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts |
 
 
 def _placement(plan: ServingPlan, setup: Setup) -> Placement:
-    given, told = plan.placement, setup.hardware
+    given, taken = _taken(plan.placement, setup)
+    told = _hardware(taken, setup)
     if _elsewhere(given, told):
         told = Hardware()
     gpu = given.gpu.or_default(told.gpu)
+    if taken is not None and taken.pools.is_known:
+        from shardlint.hardware.pools import narrowed
+
+        gpu = narrowed(gpu, taken.gpu)
+        pool, price = taken.pools.map(lambda one: one.name), taken.fact("price")
+        given = replace(given, pool=pool, price=price)
     filled = replace(
         given,
         gpu=gpu,

@@ -96,6 +96,8 @@ def plan_memory(plan: ServingPlan, project: Project) -> tuple[Estimate | None, s
 def _surroundings(placement: Placement) -> dict[str, Any]:
     ids = placement.device_ids.only
     return {
+        "pool": _scalar(placement.pool),
+        "price_per_gpu_hour": _scalar(placement.price),
         "host_ipc": placement.host_ipc.only,
         "host_network": placement.host_network.only,
         "memory_bytes": placement.memory_bytes.only,
@@ -230,6 +232,8 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
         f" × {gpu}" if gpu else ""
     )
+    if plan.placement.pool.is_known:
+        yield f"  pool      {_pool(plan.placement)}"
     routing = _routing(plan, project)
     if routing is not None:
         yield f"  router    {routing['policy']}: {', '.join(routing['awareness'])}"
@@ -241,6 +245,20 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _pool(placement: Placement) -> str:
+    """The pools of which it runs in one, and what is known of that."""
+    said = [" or ".join(placement.pool.values)]
+    card, size, nodes = placement.gpu, placement.gpus_per_node.only, placement.nodes.only
+    name = " or ".join(dict.fromkeys(device.name for device in card.values))
+    if card.is_known and name not in said:
+        said.append(name)
+    if size is not None and nodes is not None:
+        said.append(f"{counted(nodes, 'node')} × {counted(size, 'GPU')}")
+    if placement.price.only is not None:
+        said.append(f"{placement.price.only:,.2f} per GPU-hour")
+    return ", ".join(said)
 
 
 def _model(plan: ServingPlan) -> str:
