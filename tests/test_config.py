@@ -267,7 +267,7 @@ def test_workload_pools_and_overlays_are_kept(load: Load) -> None:
 
 
 def test_tables_that_nothing_reads_are_named(load: Load) -> None:
-    expected = ("[[overlay]]", "[platforms]")
+    expected = ("[[overlay]]",)
     assert expected == load(FULL).unused
 
 
@@ -284,11 +284,11 @@ def test_settings_cannot_be_changed(load: Load) -> None:
 
 
 def test_pyproject_is_read_from_its_table(tmp_path: Path) -> None:
-    text = '[project]\nname = "x"\n[tool.shardlint]\nignore = ["SL2"]\n[tool.shardlint.platforms]\n'
+    text = '[project]\nname = "x"\n[tool.shardlint]\nignore = ["SL2"]\n[[tool.shardlint.pool]]\n'
     path = write(tmp_path, "pyproject.toml", text)
     said = config.load(path, "pyproject.toml")
     assert ("SL2",) == said.ignore
-    assert ("[tool.shardlint.platforms]",) == said.unused
+    assert 1 == len(said.pools)
 
 
 def test_file_of_another_name_is_read_from_the_top(tmp_path: Path) -> None:

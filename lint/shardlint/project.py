@@ -19,11 +19,22 @@ from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
-from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, Scaler, ServingPlan
+from shardlint.plan import (
+    Device,
+    ModelFacts,
+    Neighbour,
+    Placement,
+    Releases,
+    Router,
+    Scaler,
+    ServingPlan,
+    series,
+)
 from shardlint.plugins import (
     Absorbed,
     BrokenPlugin,
     Hardware,
+    Platform,
     Plugins,
     Problem,
     ReadContext,
@@ -67,6 +78,14 @@ class Setup:
         return self.plugins.engines()
 
     @cached_property
+    def platforms(self) -> tuple[Platform, ...]:
+        return self.plugins.platforms()
+
+    def platform(self, name: str) -> Platform | None:
+        """A platform by its name or another name of it."""
+        return next((one for one in self.platforms if name in (one.name, *one.aliases)), None)
+
+    @cached_property
     def readers(self) -> tuple[Reader, ...]:
         return self.plugins.readers()
 
@@ -107,6 +126,12 @@ class Setup:
             labels=self._labelled,
             node_size=lambda labels: self.devices.count_from_labels(labels),
             told=self.settings.engines,
+            platforms=self.platforms,
+            told_platforms={
+                platform.name: release
+                for name, release in self.settings.platforms.items()
+                if (platform := self.platform(name)) is not None
+            },
         )
 
     @cached_property
@@ -541,6 +566,7 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
         stored_as=_stored_as(plan, project),
         placement=_placement(plan, setup),
         told=_told(plan, setup),
+        platform_releases=_platform_releases(plan, setup),
     )
     if engine is None or not engine.checked:
         return placed
@@ -576,6 +602,12 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
 def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
     """What the user says of facts that the file states itself, and otherwise."""
     found = dict(_told_of_nodes(plan.placement, setup))
+    stated, platform = plan.platform_releases, setup.platform(plan.platform or "")
+    release = setup.context.told_platforms.get(platform.name) if platform is not None else None
+    span = series(release) if release is not None else None
+    pinned = stated.how == "stated" and stated.is_known
+    if release is not None and span is not None and pinned and not _meet(span, stated.values):
+        found["platform_version"] = Known.of(release)
     engine = setup.engine(plan.engine)
     names = (engine.name, *engine.aliases) if engine is not None else ()
     for name in names:
@@ -586,6 +618,17 @@ def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
         if said.how != "defaulted" and said.values != plan.versions.values:
             found["engine_version"] = Known.of(release)
     return MappingProxyType(found)
+
+
+def _meet(one: Releases, others: Iterable[Releases]) -> bool:
+    return any(one.meets(item.first, None) and item.meets(one.first, None) for item in others)
+
+
+def _platform_releases(plan: ServingPlan, setup: Setup) -> Known[Releases]:
+    """The releases of its platform: as its reader found, else as told, else as read."""
+    if plan.platform is None or not plan.platform_releases.is_unset:
+        return plan.platform_releases
+    return setup.context.platform(plan.platform)
 
 
 def _told_of_nodes(stated: Placement, setup: Setup) -> Iterator[tuple[str, Known[Any]]]:

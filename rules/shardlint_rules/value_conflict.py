@@ -64,6 +64,17 @@ def _told(world: World) -> Iterator[Found]:
             at=at or plan.origin,
             help="the file counts",
         )
+    platform = plan.told.get("platform_version")
+    if platform is not None:
+        here = " or ".join(str(value) for value in plan.platform_releases.values)
+        yield Found(
+            message=(
+                f"the file states {plan.platform} {here}, the command line or the configuration"
+                f" {platform.only}"
+            ),
+            at=plan.platform_releases.origin or plan.origin,
+            help="the file counts",
+        )
     if release is not None:
         here = " or ".join(str(value) for value in plan.versions.values)
         yield Found(

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from shardlint.plan import Remark, Router, ServingPlan
+from shardlint.known import Known
+from shardlint.plan import Remark, Router, ServingPlan, series
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import helm_values, llmd, production_stack
 from shardlint.readers.inner_yaml import inner
@@ -64,15 +65,17 @@ class _Release:
     namespace: str | None
     layered: bool
     dropped: Node | None = None
+    chart: Known[str] = Known.unset()
+    """The version of the chart, where one is pinned."""
 
 
 def _read(release: _Release, context: ReadContext) -> ReadResult:
     """The values as those of the chart that they fit."""
     found = ReadResult()
     if production_stack.is_ours(release.values):
-        found = production_stack.values(release.values, release.path, context)
+        found = production_stack.values(release.values, release.path, context, release.chart)
     elif llmd.is_ours(release.values):
-        found = llmd.values(release.values, release.path, context)
+        found = llmd.values(release.values, release.path, context, release.chart)
     else:
         found = helm_values.values(release.values, release.path, context)
     return ReadResult(
@@ -138,8 +141,11 @@ def _argo(node: Node, spec: Node | None, path: str) -> Iterator[_Release]:
     ]
     for source, where in sources:
         helm = source.get("helm") if source is not None else None
-        if helm is not None and (found := _of_helm(node, spec, helm, f"{where}/helm")) is not None:
-            yield found
+        if source is None or helm is None:
+            continue
+        if (found := _of_helm(node, spec, helm, f"{where}/helm")) is not None:
+            revision = source.get("targetRevision")  # of a repository of git it is a branch
+            yield replace(found, chart=_pinned(revision if source.get("chart") else None))
 
 
 def _of_helm(node: Node, spec: Node, helm: Node, path: str) -> _Release | None:
@@ -167,6 +173,13 @@ def _of_helm(node: Node, spec: Node, helm: Node, path: str) -> _Release | None:
     )
 
 
+def _pinned(version: Node | None) -> Known[str]:
+    """One version; a range of them says as much as nothing."""
+    if version is None or version.kind != "scalar" or series(version.value) is None:
+        return Known.unset()
+    return version.text().known()
+
+
 def _flux(node: Node, path: str) -> Iterator[_Release]:
     values = node.get("spec", "values")
     if values is None or values.kind != "map":
@@ -184,6 +197,7 @@ def _flux(node: Node, path: str) -> Iterator[_Release]:
         values=values,
         namespace=node.string("spec", "targetNamespace") or node.string("metadata", "namespace"),
         layered=bool(others or items(files) or node.get("spec", "postRenderers")),
+        chart=_pinned(node.get("spec", "chart", "spec", "version")),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from shardlint.engine import Engine
 from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_record
 from shardlint.known import Known
-from shardlint.plan import Placement, Ranks, Router, ServingPlan
+from shardlint.plan import LAST_OF_SERIES, Placement, Ranks, Releases, Router, ServingPlan
 from shardlint.project import Project
 from shardlint.reports import estimation, gpu_table
 from shardlint.reports.words import counted
@@ -61,6 +61,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "file": plan.file,
         "role": plan.role,
         "platform": plan.platform,
+        "platform_version": _scalar(plan.platform_releases.map(_span)),
         "group": None,
         "stated": {
             "engine": plan.engine,
@@ -220,7 +221,7 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     releases = " or ".join(str(item) for item in plan.versions.values)
     yield f"  engine    {label} {releases}".rstrip()
     if plan.platform is not None:
-        yield f"  platform  {plan.platform}"
+        yield f"  platform  {plan.platform}{_platform_release(plan)}"
     if plan.role is not None:
         yield f"  role      {plan.role}"
     yield f"  model     {_model(plan)}"
@@ -245,6 +246,22 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _platform_release(plan: ServingPlan) -> str:
+    """Which release of its platform counts, and whether that is only what was read."""
+    found = plan.platform_releases
+    said = " or ".join(_span(span) for span in found.values)
+    if not said:
+        return ""
+    return f" (taken to be {said})" if found.how == "defaulted" else f" {said}"
+
+
+def _span(releases: Releases) -> str:
+    """The releases; a whole series as it is written."""
+    if releases.last == f"{releases.first}.{LAST_OF_SERIES}":
+        return f"{releases.first}.x"
+    return str(releases)
 
 
 def _pool(placement: Placement) -> str:
