@@ -273,12 +273,10 @@ def test_unknown_format_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["json", "sarif", "lsp"])
 def test_json_stands_alone_on_standard_output(name: str) -> None:
-    """Also where something has to be told about the configuration."""
-    write("shardlint.toml", '[[overlay]]\nfiles = ["a.yaml"]\n')
     write("serve.sh", HEADS + "vllm serve Qwen/Qwen3-8B -tp $TP\n")
     result = run("check", "--format", name)
     json.loads(result.stdout)
-    assert result.stderr.endswith("shardlint.toml: [[overlay]] is accepted, and nothing reads it\n")
+    assert "" == result.stderr
 
 
 @pytest.mark.parametrize("name", ["concise", "json", "sarif", "github", "lsp"])

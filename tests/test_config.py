@@ -266,15 +266,6 @@ def test_workload_pools_and_overlays_are_kept(load: Load) -> None:
     assert ("base.yaml", "prod.yaml") == said.overlays[0]["files"]
 
 
-def test_tables_that_nothing_reads_are_named(load: Load) -> None:
-    expected = ("[[overlay]]",)
-    assert expected == load(FULL).unused
-
-
-def test_tables_that_are_read_are_not_named(load: Load) -> None:
-    assert () == load('[engines]\nvllm = "0.8.5"\n[hardware]\nnodes = 1\n').unused
-
-
 def test_settings_cannot_be_changed(load: Load) -> None:
     said = load(FULL)
     with pytest.raises(dataclasses.FrozenInstanceError):

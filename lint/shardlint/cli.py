@@ -164,9 +164,6 @@ def _setup(
     _check_names(settings, setup)
     setup = Setup(plugins, settings)
     _check_models(setup)
-    for table in settings.unused:
-        name = settings.document.source.name if settings.document else configuration.FILE
-        click.echo(f"shardlint: {name}: {table} is accepted, and nothing reads it", err=True)
     setup = Setup(plugins, settings, *_hardware(setup, gpu, nodes, network))
     _ = setup.pools  # a mistake in one is told before anything is read
     return setup

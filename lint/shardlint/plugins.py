@@ -581,6 +581,8 @@ class ReadContext:
     files: Files = NoFiles()
     readers: tuple[Reader, ...] = ()
     """All readers: some can be asked for one object that another one put together."""
+    overlays: tuple[tuple[str, ...], ...] = ()
+    """Files of values that are deployed as one, by name: a later one wins."""
     siblings: tuple[Any, ...] = ()
     """The objects of the same file, or built along (`readers.objects.Object`)."""
 
@@ -635,6 +637,8 @@ class ReadResult:
     absorbs: tuple[Absorbed, ...] = ()
     scalers: tuple[Scaler, ...] = ()
     skipped: str | None = None
+    instead: bool = False
+    """What other readers find in the file does not count."""
 
 
 @record

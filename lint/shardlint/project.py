@@ -127,11 +127,23 @@ class Setup:
             node_size=lambda labels: self.devices.count_from_labels(labels),
             told=self.settings.engines,
             platforms=self.platforms,
+            overlays=self.overlays,
             told_platforms={
                 platform.name: release
                 for name, release in self.settings.platforms.items()
                 if (platform := self.platform(name)) is not None
             },
+        )
+
+    @cached_property
+    def overlays(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the files of each [[overlay]]."""
+        root, folder = Path.cwd().resolve(), self.settings.folder
+        return tuple(
+            tuple(
+                _display(root / folder / file, root, str(folder / file)) for file in table["files"]
+            )
+            for table in self.settings.overlays
         )
 
     @cached_property
@@ -461,7 +473,8 @@ def _read_path(
     looks = given or _looks(setup, data)
     if not given and b"\0" in data[:8192] and not (looks and _is_manifest(path)):
         return None
-    if not looks and not _named(setup, path):
+    layered = any(name in files for files in setup.overlays)
+    if not looks and not layered and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
     if not looks and not (reading.plans or reading.problems or reading.absorbs or reading.broken):
@@ -539,6 +552,7 @@ def read_source(setup: Setup, source: Source, library: Library | None = None) ->
         except Exception as error:  # fence: one file
             what = f"{source.name}: {type(error).__name__}: {error}"
             broken.append(BrokenPlugin(f"reader {reader.name}", None, what))
+    results = [result for result in results if result.instead] or results
     skips = [result.skipped for result in results if result.skipped]
     return Reading(
         source,

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from shardlint.known import Known
 from shardlint.plan import Remark, Router, ServingPlan, series
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers import helm_values, llmd, production_stack
+from shardlint.readers.chart_values import chart_values
 from shardlint.readers.inner_yaml import inner
 from shardlint.readers.objects import kind_of, read_objects, together
 from shardlint.readers.pods import Owner
@@ -71,13 +71,7 @@ class _Release:
 
 def _read(release: _Release, context: ReadContext) -> ReadResult:
     """The values as those of the chart that they fit."""
-    found = ReadResult()
-    if production_stack.is_ours(release.values):
-        found = production_stack.values(release.values, release.path, context, release.chart)
-    elif llmd.is_ours(release.values):
-        found = llmd.values(release.values, release.path, context, release.chart)
-    else:
-        found = helm_values.values(release.values, release.path, context)
+    found = chart_values(release.values, release.path, context, release.chart)
     return ReadResult(
         plans=tuple(_of_plan(plan, release) for plan in found.plans),
         routers=tuple(_of_router(router, release) for router in found.routers),
