@@ -193,7 +193,6 @@ def test_nothing_said_is_nothing_known() -> None:
     said = Settings()
     assert ((), (), None) == (said.select, said.ignore, said.fail_on)
     assert Machines() == said.hardware
-    assert () == said.unused
     assert Path() == said.folder
 
 
@@ -955,16 +954,6 @@ def test_schema_describes_every_key() -> None:
         for name, it in properties(whole)
     }
     assert [] == [name for name, has in described.items() if not has]
-
-
-def test_schema_says_which_tables_nothing_reads_yet() -> None:
-    tables = schema("config")["properties"]
-    unread = [
-        name
-        for name in tables
-        if tables[name]["description"].startswith("Accepted and checked; nothing")
-    ]
-    assert list(config.UNREAD) == sorted(unread)
 
 
 def tables(node: Any) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,8 @@ Their values stand in the object itself, as a map or as YAML in a string. They a
 values of the chart that they fit, with every place in this file. Argo CD: `parameters` win over
 `valuesObject`, which makes `values` be dropped (argoproj/argo-cd, docs/user-guide/helm.md). Flux:
 `valuesFrom` comes before the values of the object, unless it names a path of its own
-(fluxcd/helm-controller, docs/spec/v2).
+(fluxcd/helm-controller, docs/spec/v2). An ApplicationSet with a plain list has an installation for
+each of its elements.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from types import MappingProxyType
 from shardlint.known import Known
 from shardlint.plan import Remark, Router, ServingPlan, series
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.application_sets import elements, filled
 from shardlint.readers.chart_values import chart_values
 from shardlint.readers.inner_yaml import inner
+from shardlint.readers.layers import Work
 from shardlint.readers.objects import kind_of, read_objects, together
 from shardlint.readers.pods import Owner
 from shardlint.readers.rendered import items
@@ -121,7 +124,13 @@ def _releases(node: Node, path: str) -> Iterator[_Release]:
     if group == ARGO and kind == "Application":
         yield from _argo(node, node.get("spec"), f"{path}/spec")
     elif group == ARGO and kind == "ApplicationSet":
-        yield from _argo(node, node.get("spec", "template", "spec"), f"{path}/spec/template/spec")
+        template, where = node.get("spec", "template", "spec"), f"{path}/spec/template/spec"
+        listed, work = elements(node), Work(node.origin)
+        if template is None or not listed:
+            yield from _argo(node, template, where)
+            return
+        for element in listed:
+            yield from _argo(node, filled(template, element, work), where)
     elif group == FLUX and kind == "HelmRelease":
         yield from _flux(node, path)
 
