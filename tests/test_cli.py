@@ -317,6 +317,7 @@ def test_output_is_the_same_for_any_order_of_paths() -> None:
         ),
         ('[engines]\nvlm = "1"\n', "c.toml:2:1: unknown engine 'vlm'"),
         ('[platforms]\nkserv = "1"\n', "c.toml:2:1: unknown platform 'kserv'"),
+        ('[[overlay]]\nfiles = ["a.yaml"]\n', "c.toml:2:10: no such file: a.yaml"),
         ('[[pool]]\ngpu = "H100x"\n', "c.toml:2:7: unknown card 'H100x'; did you mean 'H100'?"),
         ('select = ["SL999"]\n', "c.toml:1:11: unknown rule 'SL999'"),
         ('fail-on = "eror"\n', "c.toml:1:11: 'fail-on' must be error, warning or info"),

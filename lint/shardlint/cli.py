@@ -164,6 +164,7 @@ def _setup(
     _check_names(settings, setup)
     setup = Setup(plugins, settings)
     _check_models(setup)
+    _check_overlays(settings)
     setup = Setup(plugins, settings, *_hardware(setup, gpu, nodes, network))
     _ = setup.pools  # a mistake in one is told before anything is read
     return setup
@@ -222,6 +223,13 @@ def _check_names(settings: Settings, setup: Setup) -> None:
     for name in settings.platforms:
         if setup.platform(name) is None:
             raise settings.error(("platforms", name), f"unknown platform {name!r}", key=True)
+
+
+def _check_overlays(settings: Settings) -> None:
+    for at, table in enumerate(settings.overlays):
+        for place, file in enumerate(table["files"]):
+            if not (settings.folder / file).is_file():
+                raise settings.error(("overlay", at, "files", place), f"no such file: {file}")
 
 
 def _hardware(

@@ -100,6 +100,8 @@ def _over(base: Node, late: Node, work: Work) -> Node:
     work.spend()
     if base.kind != "map" or late.kind != "map":
         return late
+    if not late.pairs:
+        return base
     theirs = {key.value: (key, value) for key, value in late.entries()}
     pairs: list[tuple[Node, Node]] = []
     for key, value in base.entries():

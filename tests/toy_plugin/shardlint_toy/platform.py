@@ -1,4 +1,4 @@
-"""The platform that runs .toy files. Its releases up to 2.0 gave each server one GPU."""
+"""The platform that runs .toy files. Before 2.0.0 it gave each server one GPU."""
 
 from __future__ import annotations
 
