@@ -105,8 +105,8 @@ class Setup:
         return pools(self.settings, self.devices)
 
     def taken(self, placement: Placement) -> Taken | None:
-        """The pools that a plan can run on, None where there are none."""
-        if not self.pools:
+        """The pools that a plan can run on, None where there are none or it takes no GPU."""
+        if not self.pools or not placement.wants_gpu:
             return None
         from shardlint.hardware.pools import taken
 

@@ -63,6 +63,8 @@ PROCESSES_SINCE = "1.0.0"
 """Objects of older operators are joined by Ray."""
 MULTIPROCESSING = "the operator that made the object is of release 1.0.0 or newer"
 
+EXECUTOR = "mp"
+"""What the operator adds for several nodes, whatever the arguments say."""
 EXECUTOR_NOTE = "nvidia.com/vllm-distributed-executor-backend"
 
 OPTIONS: Final[Mapping[str, str]] = {

@@ -49,6 +49,7 @@ def write_json(project: Project, out: TextIO, origins: bool = False) -> None:
 def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
+    gpus = (ranks.gpus if plan.placement.wants_gpu else 0) if ranks is not None else None
     replicas = _effective(plan, "replicas").only
     memory, why = plan_memory(plan, project)
     unknown = [{"field": item.field, "reason": item.reason} for item in plan.unknowns]
@@ -73,8 +74,8 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
             "engine_version": _scalar(plan.versions.map(str)),
             **{name: _scalar(_effective(plan, name)) for name in FIELDS},
         },
-        "gpus_per_replica": ranks.gpus if ranks else None,
-        "gpus_total": ranks.gpus * replicas if ranks and replicas is not None else None,
+        "gpus_per_replica": gpus,
+        "gpus_total": gpus * replicas if gpus is not None and replicas is not None else None,
         "ranks": _ranks(ranks),
         "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
@@ -230,9 +231,9 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield from _fleet(plan, ranks)
     devices = plan.placement.devices
     gpu = plan.placement.gpu_label.only
-    yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
-        f" × {gpu}" if gpu else ""
-    )
+    if plan.placement.wants_gpu or devices.is_known:
+        count = devices.only if devices.is_known else devices.reason
+        yield f"  devices   {count}" + (f" × {gpu}" if gpu else "")
     if plan.placement.pool.is_known:
         yield f"  pool      {_pool(plan.placement)}"
     routing = _routing(plan, project)
@@ -296,6 +297,8 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     layout = plan.effective.world().only
     assert layout is not None
     inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
+    if not plan.placement.wants_gpu:
+        return f"{inside} × DP {layout.dp} on CPUs" if layout.dp > 1 else f"{inside} on CPUs"
     gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
         return f"{inside} = {gpus}" + ("; one lost GPU stops all" if ranks.gpus > 1 else "")
@@ -307,5 +310,7 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
 
 def _fleet(plan: ServingPlan, ranks: Ranks) -> Iterator[str]:
     replicas = plan.fleet.replicas.only
-    if replicas is not None and replicas != 1:
+    if replicas is not None and replicas != 1 and not plan.placement.wants_gpu:
+        yield f"  fleet     {replicas} replicas"
+    elif replicas is not None and replicas != 1:
         yield f"  fleet     {replicas} replicas × {ranks.gpus} GPUs = {replicas * ranks.gpus} GPUs"
