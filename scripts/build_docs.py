@@ -24,6 +24,7 @@ import kinds_page
 from click.testing import CliRunner
 from shardlint import cli, config
 from shardlint.engines import builtin as engines
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins, Rule
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
@@ -35,7 +36,7 @@ RULES = "docs/rules"
 MARKED = ("README.md", "CONTRIBUTING.md")
 MARK = re.compile(r"(<!-- generated: ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTICE = "<!-- Made by scripts/build_docs.py from {}: change that instead. -->\n\n"
-BUILT_IN = Plugins([engines, readers, reports])
+BUILT_IN = Plugins([engines, platforms, readers, reports])
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -116,6 +116,22 @@ def test_plan_of_a_plugins_engine_is_linted_by_built_in_rules(
     assert 1 == run.returncode
 
 
+@pytest.mark.parametrize(
+    ("options", "gpus", "version"),
+    [
+        ((), 8, "2.0.0 to 2.4.0"),
+        (("--engine-version", "box=1.9.0"), 1, "1.9.0"),
+        (("--engine-version", "toybox=2.1"), 8, "2.1.x"),
+    ],
+)
+def test_release_of_a_plugins_platform_can_be_told(
+    installed: Path, folder: Path, options: tuple[str, ...], gpus: int, version: str
+) -> None:
+    run = shardlint(installed, folder, "inspect", "serve.toy", "--format", "json", *options)
+    (plan,) = json.loads(run.stdout)["plans"]
+    assert (gpus, version) == (plan["effective"]["gpus_per_pod"], plan["platform_version"])
+
+
 def test_report_of_a_plugin_is_a_format(installed: Path, folder: Path) -> None:
     run = shardlint(
         installed, folder, "check", "serve.toy", "--ignore", "SL904", "--format", "places"

@@ -59,6 +59,8 @@ RELEASE = "1.5.0"
 """The release of the operator that was read."""
 
 AS_READ = f"the operator does what its release {RELEASE} does"
+PROCESSES_SINCE = "1.0.0"
+"""Objects of older operators are joined by Ray."""
 MULTIPROCESSING = "the operator that made the object is of release 1.0.0 or newer"
 
 EXECUTOR = "mp"

@@ -26,6 +26,7 @@ from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
+from shardlint.readers.overlays import OverlayReader
 from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
@@ -66,4 +67,5 @@ def shardlint_readers() -> Iterable[Reader]:
         KServeReader(),
         KServeLLMReader(),
         KustomizeReader(),
+        OverlayReader(),
     )
