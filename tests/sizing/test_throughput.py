@@ -185,9 +185,9 @@ def test_class_is_that_of_what_was_measured(changed: dict[str, Any], grade: str)
 
 
 def test_mixtures_are_weak(real: Estimator) -> None:
-    asked = {"model": "Qwen/Qwen3-235B-A22B-FP8", "gpu": "H200", "tp": 8, **WORKLOAD}
-    for ep in (1, 8):
-        assert "weak" == told(real.estimate(asked_of({**asked, "ep": ep}))).grade
+    asked = {"model": "Qwen/Qwen3-235B-A22B-FP8", "gpu": "H200", **WORKLOAD}
+    for tp, ep in ((4, 1), (8, 8)):
+        assert "weak" == told(real.estimate(asked_of({**asked, "tp": tp, "ep": ep}))).grade
 
 
 def test_range_of_a_weak_number_is_wider() -> None:
@@ -207,6 +207,7 @@ def test_range_of_a_weak_number_is_wider() -> None:
         ({"gpu": None, "gpu_mem_gib": 80}, "the rates of a card are not known"),
         ({"gpu": "TPU-v5e"}, "are not known"),
         ({"isl": 50_000}, "longer than the longest"),
+        ({"tp": 3}, "the engine does not take this layout"),
         ({"gpu_mem_gib": 2}, "does not fit"),
     ],
 )

@@ -50,8 +50,9 @@ class Estimate:
     """What one GPU holds, the fullest of its replica.
 
     `gpus` are those of one replica, `dp_ranks` its KV caches. `max_context` is the longest request,
-    in tokens, that the cache holds and the model takes; None where the cache is not known. `load`
-    is what one GPU does, `speed` how fast that is under the workload that is asked for.
+    in tokens, that the cache holds and the model takes; None where the cache is not known.
+    `refused`: the engine does not start so. `load` is what one GPU does, `speed` how fast that is
+    under the workload that is asked for.
     """
 
     asked: Asked | None
@@ -66,6 +67,7 @@ class Estimate:
     fits: bool
     verdict: Verdict
     max_context: int | None
+    refused: bool
     load: Load | NotModelled
     speed: Throughput | NotModelled
     assumptions: tuple[str, ...]
@@ -200,6 +202,7 @@ class Estimator:
             parts = ", ".join(sorted(lost))
             raise EstimateError(f"how these weights of {facts.id} are stored is not known: {parts}")
         margin = band(model, made)
+        said_refusal = _said_refusal(engine, release, layout, model, device)
         return Estimate(
             asked=None,
             model=model,
@@ -213,12 +216,13 @@ class Estimator:
             fits=_slack(made) >= 0,
             verdict=_verdict(made, margin),
             max_context=_longest(made, model),
+            refused=bool(said_refusal),
             load=NO_WORKLOAD,
             speed=NO_WORKLOAD,
             assumptions=tuple(
                 dict.fromkeys(
                     (*said, *said_length, *said_storage, *made.assumes, *_said_of(made),
-                     *_said_refusal(engine, release, layout, model, device))
+                     *said_refusal)
                 )
             ),
         )  # fmt: skip
@@ -243,6 +247,8 @@ class Estimator:
             short = replace(made, settings=replace(made.settings, max_model_len=length))
             verdict = _verdict(short, found.band)
             said += (f"for throughput, the longest request is taken to have {length:,} tokens",)
+        if found.refused:
+            return _without(found, "the engine does not take this layout")
         if verdict == "does_not_fit":
             return _without(found, "it does not fit")
         # where it is doubtful whether it fits, so much is left as in the best case

@@ -154,6 +154,8 @@ def load(
     parts = made.weights.parts
     routed = parts.get("expert", 0)
     fixed = sum(bytes for name, bytes in parts.items() if name not in UNREAD) - routed
+    if model.tie_word_embeddings and "lm_head" not in parts:
+        fixed += parts.get("embedding", 0)  # the head reads it
     layers = (model.num_layers or 0) / pp
     mixtures = len(model.moe_layers or ()) if model.moe_layers is not None else layers * pp
     dense, experts = _at_peak(own.dense, device), _at_peak(own.experts, device)

@@ -46,7 +46,6 @@ class Parameters:
     overlap: float
     layer_us: float
     expert_layer_us: float
-    expert_ranks_us: float
     step_ms: float
     request_us: float
     message_growth: float

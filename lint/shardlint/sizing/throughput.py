@@ -161,6 +161,7 @@ def seconds(
     if of.experts_there:
         four, rest = of.experts
         expert_token = (four / values.fp4_compute + rest) / values.experts_compute
+        expert_token *= 1.0 + values.imbalance * math.log2(of.expert_ranks)
         compute += rows * expert_token / values.decode_rate
         weights += of.routed * _reached(of, rows, values) / (bandwidth * values.experts_rate)
     overlap = values.overlap
@@ -193,7 +194,6 @@ def seconds(
         * (
             values.layer_us * pace.layer * of.layers
             + values.expert_layer_us * of.expert_layers
-            + (values.expert_ranks_us * of.expert_layers if of.expert_ranks > 1 else 0.0)
             + values.request_us * pace.request * own
         )
         + 1e-3 * values.step_ms
@@ -215,10 +215,6 @@ def seconds(
 
 
 def _reached(of: Load, rows: float, values: Parameters) -> float:
-    """The share of its experts that the fullest rank reads in one step."""
+    """The share of the experts that the tokens of one step choose."""
     each = min(CERTAIN, of.chosen / of.experts_there)
-    share = 1.0 - (1.0 - each) ** max(1.0, rows * values.skew)
-    if of.expert_ranks > 1:
-        reached = max(1.0, share * of.experts_there)
-        share *= 1.0 + values.imbalance * math.sqrt(of.expert_ranks / reached)
-    return float(min(1.0, share))
+    return float(1.0 - (1.0 - each) ** max(1.0, rows * values.skew))
