@@ -266,7 +266,9 @@ leaves: they are shown as large as the server takes them to be when it chooses t
 Layers with a sliding window have a smaller pool in some classes of models, and recurrent layers one
 of their own, both in a fixed ratio. Tokens of compressed entries are not counted. Of TensorRT-LLM
 the PyTorch backend is meant; its activations are estimated from shapes, and tokens of models with
-sliding windows, recurrent layers or sparse attention are not counted.
+sliding windows, recurrent layers or sparse attention are not counted. Its KV cache is stored as the
+checkpoint asks for; where that is not known, weights in FP8 (not in blocks) or NVFP4 are taken to
+come with an FP8 cache, as ModelOpt writes them.
 
 ## Verdict
 
@@ -297,10 +299,10 @@ that the fewest GPUs per replica win; regret is what the chosen layout loses aga
 {scores}
 - `measured`: a plain dense model, with tensor and data parallelism inside of one link domain, on
   {cards},
-  in 16 bits, FP8 or FP4, with {isl} input and {osl} output tokens. Nine of ten
-  measurements lay between {measured} of the estimate.
+  with {served}, in 16 bits, FP8 or FP4, with {isl} input
+  and {osl} output tokens. Nine of ten measurements lay between {measured} of the estimate.
 - `weak`: mixtures of experts, whose layouts are put in no better order than by the simple rule;
-  tensor parallelism over PCIe, pipeline stages, other attention, other cards, other formats,
+  tensor parallelism over PCIe, pipeline stages, other attention, cards, engines, formats,
   workloads outside of those. Nine of ten lay between {weak} of the estimate, where such were
   measured; the report shows only that range.
 - `not_modelled`: no number. Ranks that exchange activations over more than one link domain, reuse
@@ -357,6 +359,9 @@ def _throughput() -> dict[str, Any]:
         "folds": checked["folds"],
         "scores": table(head, rows),
         "cards": f"{', '.join(cards)} or {last}",
+        "served": " or ".join(
+            engine.label for engine in engines.shardlint_engines() if engine.name in seen["engines"]
+        ),
         **ranges,
         **spans,
     }

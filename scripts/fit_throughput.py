@@ -297,22 +297,24 @@ def seen(measured: Sequence[Case]) -> dict[str, Any]:
     dense = [case for case in measured if case.found and not case.found.model.moe]
     return {
         "cards": _enough(dense, lambda case: case.row.gpu),
-        "engines": _enough(dense, _engine),
+        "engines": _enough(dense, _engine, models=2),
         "isl": [min(c.row.isl for c in measured), max(c.row.isl for c in measured)],
         "osl": [min(c.row.osl for c in measured), max(c.row.osl for c in measured)],
         "batch_per_gpu": [math.floor(10 * min(batches)) / 10, math.ceil(max(batches))],
     }
 
 
-def _enough(dense: Sequence[Case], key: Callable[[Case], str]) -> list[str]:
-    """Those of which enough was measured, on more than one layout."""
+def _enough(dense: Sequence[Case], key: Callable[[Case], str], models: int = 1) -> list[str]:
+    """Those of which enough was measured, on more than one layout and so many models."""
     groups: dict[str, list[Case]] = {}
     for case in dense:
         groups.setdefault(key(case), []).append(case)
     return sorted(
         name
         for name, members in groups.items()
-        if len(members) >= ENOUGH and len({case.row.layout for case in members}) > 1
+        if len(members) >= ENOUGH
+        and len({case.row.layout for case in members}) > 1
+        and len({case.row.family.split("|")[0] for case in members}) >= models
     )
 
 

@@ -201,7 +201,7 @@ def test_range_of_a_weak_number_is_wider() -> None:
         ({"isl": None}, "isl and osl are not stated"),
         ({"osl": None}, "isl and osl are not stated"),
         ({"enforce_eager": True}, "CUDA graphs"),
-        ({"dcp": 2, "tp": 2}, "context parallelism"),
+        ({"dcp": 2, "tp": 16}, "context parallelism"),
         ({"tp": 16}, "more than one link domain"),
         ({"gpu": "L40S", "tp": 16}, "more than one link domain"),
         ({"gpu": None, "gpu_mem_gib": 80}, "the rates of a card are not known"),

@@ -237,10 +237,8 @@ def _missing(
 
 def _link(device: Device) -> str:
     """The kind of link between two cards; empty where there is none that is modelled."""
-    kind = device.link or ""
-    if kind.startswith("nvlink"):
-        return "nvlink"
-    return kind if kind in ("pcie", "xgmi") and device.link_gbps else ""
+    kind = "nvlink" if (device.link or "").startswith("nvlink") else device.link
+    return kind if kind in ("nvlink", "pcie", "xgmi") and device.link_gbps else ""
 
 
 def _at_peak(elements: Mapping[int, int], device: Device) -> tuple[float, float]:
