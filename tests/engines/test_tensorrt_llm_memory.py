@@ -86,16 +86,17 @@ def test_parts() -> None:
 def test_cache_is_stored_as_the_checkpoint_asks_for(
     record: dict[str, Any], stated: str | None, kept: str, assumed: bool
 ) -> None:
-    model = replace(MODEL, quantization=record)
-    found, said = tensorrt_llm_cache.kind(stated, model)
+    model, asked = replace(MODEL, quantization=record), Settings(kv_cache_dtype=stated)
+    asked = replace(asked, quantization="some words")
+    found, said = tensorrt_llm_cache.kind(asked, model)
     assert (kept, assumed) == (found, bool(said))
     ranks, layout = TensorRTLLM().ranks(Layout(), model, None), Layout()
-    one = tensorrt_llm_cache.cache(model, ranks, layout, Settings(kv_cache_dtype=stated), "")
+    one = tensorrt_llm_cache.cache(model, ranks, layout, asked, "")
     assert one is not None
     whole = MODEL.kv_groups[0].bytes_per_token(1)
     assert one.bytes_per_token == (whole / 2 if kept == "fp8" else whole)
 
 
-def test_config_that_asks_for_no_type_of_cache_has_the_usual_one() -> None:
-    model = replace(MODEL, quantization={"quant_algo": "FP8"}, provenance="config.json")
-    assert ("auto", ()) == tensorrt_llm_cache.kind(None, model)
+def test_checkpoint_that_asks_for_no_type_of_cache_has_the_usual_one() -> None:
+    model = replace(MODEL, quantization={"quant_algo": "FP8"})
+    assert ("auto", ()) == tensorrt_llm_cache.kind(Settings(), model)
