@@ -532,7 +532,7 @@ asked_options = options(
 def estimate(
     batch: str | None, report: str, online: bool, config: str | None, **given: Any
 ) -> None:
-    """Estimate the memory of one GPU: weights, KV cache, what is needed beside them.
+    """Estimate the memory of one GPU, and with --isl and --osl how fast a replica is.
 
     With --batch, options stand in where a line states nothing, and the exit code is 1 if some line
     could not be answered.

@@ -244,7 +244,8 @@ class Device:
     """One accelerator as the scheduler hands it out; memory in MiB as engines see it, or with
     `memory_kind` "driver" as the driver prints it.
 
-    `driver_mib` is what the driver's tools print of the same card.
+    `driver_mib` is what the driver's tools print of the same card. `link_gbps` are GB/s of the link
+    in one direction.
 
     `peer_report` is a public report of copies from GPU to GPU that hang on this board.
     """
@@ -259,6 +260,7 @@ class Device:
     compute_capability: str | None = None
     link: str | None = None
     link_domain: int | None = None
+    link_gbps: float | None = None
     bf16_tflops: float | None = None
     fp8_tflops: float | None = None
     fp4_tflops: float | None = None
