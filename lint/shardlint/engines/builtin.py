@@ -9,6 +9,7 @@ from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.huggingfaceserver import HuggingFaceServer
 from shardlint.engines.sglang import SGLang
 from shardlint.engines.tensorrt_llm import TensorRTLLM
+from shardlint.engines.tgi import TGI
 from shardlint.engines.vllm import VLLM
 from shardlint.plugins import hookimpl
 
@@ -19,7 +20,7 @@ def shardlint_engines() -> Iterable[Engine]:
         VLLM(),
         SGLang(),
         TensorRTLLM(),
-        RecognisedEngine("tgi", "TGI"),
+        TGI(),
         RecognisedEngine("lmdeploy", "LMDeploy"),
         RecognisedEngine("nim", "NIM"),
         RecognisedEngine("ollama", "Ollama"),

@@ -123,6 +123,13 @@ def image_tells_version(engine: str, image: str | None) -> bool:
     return bool(image and pattern and pattern.search(repository(image)))
 
 
+def release_in_name(engine: str, image: str | None) -> str | None:
+    """The release of the engine that stands in the name of a repository, as written there."""
+    pattern = _patterns(engine, "release_in_name")
+    found = pattern.search(repository(image)) if image and pattern else None
+    return next(filter(None, found.groups()), None) if found is not None else None
+
+
 def another(engine: str, image: str | None) -> bool:
     """The image is one of another engine."""
     return any(name != engine and image_matches(name, image) for name in _data()["engines"])

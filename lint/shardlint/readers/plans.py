@@ -11,7 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.engine import Engine
-from shardlint.engines.launchers import bundled, cpu_build, image_tells_version, tag_of
+from shardlint.engines.launchers import (
+    bundled,
+    cpu_build,
+    image_tells_version,
+    release_in_name,
+    tag_of,
+)
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
     Flag,
@@ -39,6 +45,7 @@ from shardlint.readers.edits import (
     RefusedSite,
     Slot,
     SpellingSite,
+    TextSite,
     Use,
     Uses,
     stands_in,
@@ -179,7 +186,9 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=host.pins.get(engine.name, host.release.or_default(_tag(launch))),
+        tag=host.pins.get(
+            engine.name, host.release.or_default(_tag(launch)).or_default(_in_name(launch, engine))
+        ),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -334,8 +343,15 @@ def _tag(launch: Launch) -> Known[str]:
 
 
 def _version_tag(launch: Launch, engine: Engine) -> Known[str]:
-    """The tag, where tags of this image are releases of the engine."""
-    return _tag(launch) if image_tells_version(engine.name, launch.image.only) else Known.unset()
+    """The tag, where tags of this image are releases of the engine; else a release in its name."""
+    if image_tells_version(engine.name, launch.image.only):
+        return _tag(launch)
+    return _in_name(launch, engine)
+
+
+def _in_name(launch: Launch, engine: Engine) -> Known[str]:
+    found = release_in_name(engine.name, launch.image.only)
+    return Known.unset() if found is None else launch.image.map(lambda _: found)
 
 
 def _assigned(command: Sequence[Text]) -> Iterator[tuple[str, Text]]:
@@ -425,6 +441,8 @@ def _sites(
         bare = host.extend if found is None and slot is None else None
         site = FlagSite(spelling, found, slot)
         sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
+        if found is None and (text := reading.variables.get(name)) is not None:
+            sites[name] = TextSite((text,))
     for name in reading.counted:
         if name in host.effective:
             continue
