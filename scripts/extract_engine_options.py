@@ -38,10 +38,13 @@ def tgi(clone: Path) -> Iterator[tuple[str, Options]]:
             body = re.search(r"struct Args \{(.*?)\n\}", text, re.DOTALL)
             assert body is not None, tag
             fields = re.findall(r"^ {4}(\w+): ([\w<>]+),", body[1], re.MULTILINE)
-            yield tag[1:], {
-                f"--{name.replace('_', '-')}": "switch" if kind == "bool" else "value"
-                for name, kind in fields
-            }
+            yield (
+                tag[1:],
+                {
+                    f"--{name.replace('_', '-')}": "switch" if kind == "bool" else "value"
+                    for name, kind in fields
+                },
+            )
 
 
 def lmdeploy(folders: Iterable[Path]) -> Iterator[tuple[str, Options]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.huggingfaceserver import HuggingFaceServer
+from shardlint.engines.lmdeploy import LMDeploy
 from shardlint.engines.sglang import SGLang
 from shardlint.engines.tensorrt_llm import TensorRTLLM
 from shardlint.engines.tgi import TGI
@@ -21,7 +22,7 @@ def shardlint_engines() -> Iterable[Engine]:
         SGLang(),
         TensorRTLLM(),
         TGI(),
-        RecognisedEngine("lmdeploy", "LMDeploy"),
+        LMDeploy(),
         RecognisedEngine("nim", "NIM"),
         RecognisedEngine("ollama", "Ollama"),
         RecognisedEngine("llamacpp", "llama.cpp"),

@@ -60,9 +60,7 @@ class Stated:
         return self.facts.get(name, Known.unset())
 
 
-def stated(
-    engine: str, launch: Launch, words: Sequence[Text], row: Row | None = None
-) -> Stated:
+def stated(engine: str, launch: Launch, words: Sequence[Text], row: Row | None = None) -> Stated:
     """What an engine is asked by these words, and by variables where no word says it."""
     table = _Table(row or _data()["engines"].get(engine, {"options": {}}))
     found = list(table.options(words))

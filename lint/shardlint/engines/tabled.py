@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.stated_options import MORE, Given, Row, Stated, stated
-from shardlint.known import Case, Known, Text
+from shardlint.known import Case, Known
 from shardlint.plan import (
     Flag,
     Launch,
@@ -31,7 +31,9 @@ from shardlint.plan import (
 )
 from shardlint.source import Origin, Span
 
-RELEASE = re.compile(r"v?(\d+)[.-](\d+)(?:[.-](\d+))?((?:rc|\.?post|a|b)\d+(?:\.post\d+)?)?(?![\d.])")
+RELEASE = re.compile(
+    r"v?(\d+)[.-](\d+)(?:[.-](\d+))?((?:rc|\.?post|a|b)\d+(?:\.post\d+)?)?(?![\d.])"
+)
 """The release at the start of a tag such as "2.0.4-rocm", "v0.7.0-cu12" or "2-1"."""
 
 EDITABLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_dtype")
@@ -113,9 +115,7 @@ class TabledEngine(RecognisedEngine):
     judged: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Fields of the layout that the constraints of a rule depend on."""
 
-    def __init__(
-        self, name: str, label: str, table: str, aliases: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, name: str, label: str, table: str, aliases: tuple[str, ...] = ()) -> None:
         super().__init__(name, label, aliases)
         self.table = Table(table)
 
@@ -129,10 +129,11 @@ class TabledEngine(RecognisedEngine):
         found = stated(self.name, launch, words, self.table.row)
         flags = tuple(_flags(found.given, self.table))
         reading = self._reading(launch, after, found)
+        why = self._open(found, launch)
         return replace(
-            reading,
+            reading if why is None else _doubted(reading, why),
             flags=flags,
-            open_ended=self._open(found, launch),
+            open_ended=why,
             options=_options(found.given),
             refused=tuple(self._refused(flags, releases)),
             remarks=(*self._replaced(flags, releases), *self._upkeep(launch, after)),
@@ -152,9 +153,11 @@ class TabledEngine(RecognisedEngine):
             if flag.flag is None:
                 if self.table.data.get("abbreviates") and self.table.abbreviates(name):
                     continue
-            elif name not in self.table.history or releases.how == "defaulted":
-                continue
-            elif any(self.table.has(name, span) for span in releases.values):
+            elif (
+                name not in self.table.history
+                or releases.how == "defaulted"
+                or any(self.table.has(name, span) for span in releases.values)
+            ):
                 continue
             yield Refused(
                 kind="unknown", written=flag.written, at=flag.written.origin, flag=at,
@@ -197,6 +200,10 @@ class TabledEngine(RecognisedEngine):
             message=f"{self.label} {row['state']} since {row['since']}", help=row["instead"],
         )  # fmt: skip
 
+    def flags_of(self, fact: str) -> tuple[str, ...]:
+        """The names of options that state a fact."""
+        return tuple(self.table.row["options"].get(fact, ()))
+
     # ------------------------------------------------------------------------------ versions
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
@@ -235,6 +242,24 @@ class TabledEngine(RecognisedEngine):
         return str(names[0])
 
 
+def _doubted(reading: Reading, why: str) -> Reading:
+    """What is not stated may be stated where the options go on."""
+    unknown: Known[Any] = Known.unknown(why)
+
+    def filled(part: Any) -> Any:
+        names = [item.name for item in fields(part)]
+        unset = [n for n in names if isinstance(f := getattr(part, n), Known) and f.is_unset]
+        return replace(part, **dict.fromkeys(unset, unknown))
+
+    budget = filled(reading.memory.budget)
+    return replace(
+        reading,
+        model=reading.model.or_default(unknown),
+        layout=filled(reading.layout),
+        memory=replace(filled(reading.memory), budget=budget),
+    )
+
+
 def _name(flag: Flag) -> str:
     return (flag.written.value or "").partition("=")[0]
 
@@ -243,7 +268,9 @@ def _flags(given: Sequence[Given], table: Table) -> Iterator[Flag]:
     """The options of a command line, each with its value."""
     known = {*table.canonical, *table.history}
     known |= {table.spelling(name) for name in table.row["values"]}
-    known |= {table.spelling(name) for key in ("switches", "files") for name in table.row.get(key, ())}
+    known |= {
+        table.spelling(name) for key in ("switches", "files") for name in table.row.get(key, ())
+    }
     for one in given:
         if not one.name or one.word is None:
             continue
@@ -277,6 +304,32 @@ def _options(given: Sequence[Given]) -> dict[str, Known[Any]]:
             origin = one.word.origin if one.word is not None else None
             found[key] = Known.of(True, origin) if one.value is None else one.value.known()
     return found
+
+
+def shares(
+    flags: Sequence[Flag],
+    names: Sequence[str],
+    *,
+    most: float,
+    below: bool = False,
+    certain: bool = True,
+) -> Iterator[Refused]:
+    """Shares of memory that the engine refuses; with `below`, the largest one is refused, too."""
+    for at, flag in enumerate(flags):
+        text = flag.value.value if flag.value is not None else None
+        if flag.value is None or text is None or flag.flag not in names:
+            continue
+        found = _number(text)
+        if found is not None and (found > most or (below and found == most)):
+            range_ = f"a share between 0 and {most:g}"
+            yield Refused(
+                kind="value", written=flag.written, at=flag.value.place, flag=at, certain=certain,
+                problem=f"must be {range_}", remedy=range_,
+            )  # fmt: skip
+
+
+def equal(left: int, right: int) -> bool:
+    return left == right
 
 
 def number(fact: Known[Any]) -> Known[Any]:
