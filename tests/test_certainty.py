@@ -144,3 +144,31 @@ def test_a_fix_offers_no_option_that_the_release_lacks() -> None:
     fixes = [fix.delta for finding in check(text, "pod.yaml").findings for fix in finding.fixes]
     assert fixes
     assert all("dp" not in delta for delta in fixes)
+
+
+FOREIGN = [
+    ("", "google.com/tpu: 8", "v0.33.0"),
+    ("", "habana.ai/gaudi: 8", "v0.33.0"),
+    ("", "aws.amazon.com/neuron: 8", "v0.33.0"),
+    (", {name: PJRT_DEVICE, value: TPU}", "nvidia.com/gpu: 8", "v0.33.0"),
+    ("", "nvidia.com/gpu: 8", "gaudi-2.1"),
+]
+
+
+@pytest.mark.parametrize(("env", "limits", "tag"), FOREIGN)
+def test_of_other_accelerators_only_what_holds_there_is_said(
+    env: str, limits: str, tag: str
+) -> None:
+    text = pod(tag, env, limits).replace('"-tp", "16"', '"-tp", "8"')
+    result = check(text, "pod.yaml")
+    assert {"gpu-count-unknown"} >= {item.name for item in result.findings}
+    undecided = {item.name for item in result.undecided if "was not read" in item.reason}
+    assert {"tp-kv-heads-indivisible", "shm-missing", "no-kv-space"} <= undecided
+    heads = text.replace("meta-llama/Llama-3.1-405B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
+    assert ["error"] == severities(heads, "tp-heads-indivisible", "pod.yaml")
+
+
+def test_a_card_of_another_maker_told_on_the_command_line() -> None:
+    text = pod().replace('"-tp", "16"', '"-tp", "8"')
+    assert ["error"] == severities(text, "shm-missing", "pod.yaml", gpu="H100-SXM-80GB")
+    assert [] == severities(text, "shm-missing", "pod.yaml", gpu="Gaudi3")

@@ -102,6 +102,11 @@ class _Collected:
             self.sizers[engine.name] = Sizer(engine)
         return self.sizers[engine.name]
 
+    def undecide(self, rule: Rule, plan: ServingPlan, field: str, reason: str) -> None:
+        self.undecided.append(UndecidedRule(plan.id, rule.id, rule.name, field, reason))
+        files = (plan.file, *(place.file for place in plan.elsewhere))
+        self.unheard.update((rule.id, file) for file in files)
+
     def failed(self, rule: type[Rule], error: Exception) -> None:
         what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         self.broken.append(BrokenPlugin(rule.__module__, None, f"rule {rule.name}: {what}"))
@@ -196,15 +201,16 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
     if not rule.applies(plan, engine):
         return
+    elsewhere = _elsewhere(rule, plan, engine)
     alone = World(plan=plan, engine=engine)
-    for found in rule.check_plan(alone):
+    for found in rule.check_plan(alone) if elsewhere is None else ():
         severity = found.severity or rule.severity
         collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
     names = rule.fields(engine)
     facts = {name: collected.fact(plan, name) for name in names}
     wanted = {name: collected.fact(plan, name) for name in rule.wants if name not in facts}
     facts |= {name: fact for name, fact in wanted.items() if fact.cases}
-    missing = _missing(facts)
+    missing = elsewhere or _missing(facts)
     lacking = None if missing else _lacking(rule, facts)
     if missing is None and (lacking is None or rule.partial):
         options = collected.options(plan)
@@ -220,10 +226,14 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
             missing = names[0], CONTRADICTION
     missing = missing or lacking
     if missing is not None and not rule.settled(facts):
-        row = UndecidedRule(plan.id, rule.id, rule.name, *missing)
-        collected.undecided.append(row)
-        files = (plan.file, *(place.file for place in plan.elsewhere))
-        collected.unheard.update((rule.id, file) for file in files)
+        collected.undecide(rule, plan, *missing)
+
+
+def _elsewhere(rule: Rule, plan: ServingPlan, engine: Engine) -> tuple[str, str] | None:
+    """Why a rule says nothing of other accelerators."""
+    if rule.anywhere or plan.foreign is None:
+        return None
+    return "placement.gpu", f"what {engine.label} does on {plan.foreign} was not read"
 
 
 def _fact(plan: ServingPlan, name: str) -> Known[Any]:

@@ -477,6 +477,9 @@ class Partner:
     rdma: Known[str | None] = Known.unset()
 
 
+OTHER_VENDORS = ("intel", "google")
+"""Makers of accelerators for which engines have workers and kernels of their own."""
+
 SHAPE_KEPT = "leaves the shape of the model as it is"
 """End of an assumption about an option that could give the model other sizes."""
 
@@ -518,10 +521,10 @@ class Placement:
 
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
-    same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
+    same container; `wants_gpu`: it is no CPU build; `foreign`: accelerators for which an engine has
+    other code than for GPUs of NVIDIA and AMD; `certain`: it runs whenever the file is used;
     `detached`: what follows in the file starts while it runs; `varied`: branches of its script
-    start it with different options. `neighbours` run at the same time and
-    use some of its devices.
+    start it with different options. `neighbours` run at the same time and use some of its devices.
     """
 
     pods_per_group: Known[int] = Known.unset()
@@ -558,6 +561,7 @@ class Placement:
     ready_probe: str | None = None
     ordered: Known[bool] = Known.unset()
     wants_gpu: bool = True
+    foreign: str | None = None
     scheduled: bool = False
     on_host: bool = False
     shared: bool = False
@@ -768,6 +772,12 @@ class ServingPlan:
     before: ServingPlan | None = None
     """What it was at the revision that it is compared with."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def foreign(self) -> str | None:
+        """The accelerators, where it is no code for GPUs of NVIDIA and AMD that runs the ranks."""
+        others = (card.name for card in self.placement.gpu.values if card.vendor in OTHER_VENDORS)
+        return self.placement.foreign or next(others, None)
 
     def fact(self, path: str) -> Known[Any]:
         """A fact by its dotted name, such as "layout.tp" or "placement.gpus_per_pod"."""

@@ -78,6 +78,7 @@ class GpuCountSurplus(LayoutRule):
 def _help(world: World, devices: int) -> str:
     ranks = world.ranks
     assert ranks is not None
-    if devices % ranks.world_size == 0 and world.layout.one_group:
+    more = world.engine.flag_name("dp") is not None
+    if more and devices % ranks.world_size == 0 and world.layout.one_group:
         return f"DP {devices // ranks.world_size} uses them all; or ask for {ranks.gpus_per_pod}"
     return f"ask for {ranks.gpus_per_pod}"

@@ -328,6 +328,13 @@ def test_ranks_of_one_engine_over_all_pods() -> None:
     assert remarks(OLDER) == []
 
 
+def test_the_executor_that_the_operator_adds_may_be_written_as_well() -> None:
+    text = with_words("--tensor-parallel-size", "16", "--distributed-executor-backend", "mp")
+    assert (2, "mp") == (effective(text, "nnodes"), effective(text, "executor"))
+    result = lint(project(text, FILE)).result
+    assert "gpu-count-short" not in names(result.findings)
+
+
 def test_data_parallel_ranks_in_each_pod() -> None:
     text = with_words("--tensor-parallel-size", "4", "--data-parallel-size", "4")
     assert (2, 4) == (effective(text, "dp_local"), effective(text, "dp"))

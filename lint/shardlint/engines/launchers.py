@@ -162,6 +162,23 @@ def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
     return named or not set(_data()["cpu_variables"]).isdisjoint(variables)
 
 
+def accelerator(
+    image: str | None, variables: Iterable[str], resources: Iterable[str]
+) -> str | None:
+    """The accelerator on which an engine runs other code than on GPUs of NVIDIA and AMD."""
+    named, names, units = (image or "").lower(), tuple(variables), tuple(resources)
+    for name, row in _data()["accelerators"].items():
+        if any(re.search(pattern, named) for pattern in row["images"]):
+            return str(name)
+        if _full(row["variables"], names) or _full(row["resources"], units):
+            return str(name)
+    return None
+
+
+def _full(patterns: Iterable[str], texts: Iterable[str]) -> bool:
+    return any(re.fullmatch(pattern, text) for text in texts for pattern in patterns)
+
+
 def repository(image: str) -> str:
     """The image without its tag and digest, in lower case."""
     name = image.split("@", 1)[0].lower()

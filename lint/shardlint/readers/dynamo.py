@@ -458,11 +458,15 @@ def _joined(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
 
 
 def _by_itself(plan: ServingPlan) -> bool:
-    """The command line says itself how the pods are joined."""
+    """The command line says itself how the pods are joined.
+
+    The executor that the operator adds for several nodes says nothing of them by itself.
+    """
     layout = plan.layout
-    stated = (layout.nnodes, layout.executor, layout.dp_local, layout.dp_rank)
+    stated = (layout.nnodes, layout.dp_local, layout.dp_rank)
     joined = any(flag.flag in dynamo.JOINING for flag in plan.flags)
-    return joined or not all(fact.is_unset for fact in stated)
+    added = layout.executor.is_unset or layout.executor.only == dynamo.EXECUTOR
+    return joined or not added or not all(fact.is_unset for fact in stated)
 
 
 def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
@@ -491,11 +495,10 @@ def _over_nodes(plan: ServingPlan, of: Component) -> ServingPlan:
     if asked == "ray":
         return _effective(plan, executor=_derived("ray"))
     count = plan.placement.pods_per_group.map(lambda value: value, "derived")
-    if asked != "mp":
+    if asked != dynamo.EXECUTOR:
         count = count.assuming(dynamo.MULTIPROCESSING)
-    return _effective(
-        plan, nnodes=count.assuming(dynamo.AS_READ), executor=_derived("mp", count.assumes)
-    )
+    executor = _derived(dynamo.EXECUTOR, count.assumes)
+    return _effective(plan, nnodes=count.assuming(dynamo.AS_READ), executor=executor)
 
 
 def _derived(value: Any, assumes: frozenset[str] = frozenset()) -> Known[Any]:

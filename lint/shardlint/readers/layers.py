@@ -252,7 +252,7 @@ def _below(
     if node.kind == "map":
         pairs = list(node.entries())
         at = next((at for at, (key, _) in enumerate(pairs) if key.value == step), None)
-        if at is None and (rest or how != "add"):
+        if at is None and (rest or how == "remove"):
             raise LayerError(f"{path.value} is not in the object that is patched", path.origin)
         if at is None:
             assert value is not None

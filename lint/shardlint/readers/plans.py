@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint.engine import Engine
 from shardlint.engines.launchers import (
+    accelerator,
     bundled,
     cpu_build,
     image_tells_version,
@@ -290,6 +291,7 @@ def _placement(
         device_ids=ids,
         device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
         wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env),
+        foreign=placement.foreign or accelerator(launch.image.only, env, placement.asked),
     )
 
 

@@ -43,7 +43,11 @@ RESOURCES = re.compile(
 )
 """Resources of which one unit is one device that a rank can use."""
 
-UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.com/gpu\..+)$")
+GPUS = re.compile(r"(nvidia|amd)\.com/")
+
+UNCOUNTED = re.compile(
+    r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|ibm\.com/(spyre|aiu).*|nvidia\.com/gpu\..+)$"
+)
 """Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
 
 SUPPRESS = "shardlint/ignore"
@@ -365,6 +369,8 @@ def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
         count = count.assuming("the resource claim adds no device")
     if resource.startswith("google.com/tpu"):
         count = count.assuming("each TPU chip is one device")
+    elif not GPUS.match(resource):
+        count = count.assuming(f"each {resource} is one device")
     variables = node.get("env")
     for item in variables.items if variables is not None else []:
         shown = item.string("name"), item.string("value")
