@@ -66,13 +66,16 @@ def _api_server(folder: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(server):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr == "add_argument":
+        if _adds(node):
             yield from _argument(node)
         elif isinstance(node.func.value, ast.Name) and node.func.value.id == "ArgumentHelper":
             for inner in ast.walk(methods[node.func.attr]):
-                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                    if inner.func.attr == "add_argument":
-                        yield from _argument(inner)
+                if isinstance(inner, ast.Call) and _adds(inner):
+                    yield from _argument(inner)
+
+
+def _adds(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
 
 
 def _function(path: Path, name: str) -> ast.FunctionDef | ast.ClassDef:

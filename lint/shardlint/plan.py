@@ -672,8 +672,9 @@ class Refused:
 class Remark:
     """What there is to say about a word that the engine's parser accepts.
 
-    `kind`: "deprecated", "redundant", "abbreviated", "ignored", "conflict" or "upkeep". `flag` is the
-    option's place among those of the plan, `replaced_by` what to write for it.
+    `kind`: "deprecated", "redundant", "abbreviated", "ignored", "conflict" or "upkeep" (of the
+    engine itself). `flag` is the option's place among those of the plan, `replaced_by` what to
+    write for it.
     """
 
     kind: str

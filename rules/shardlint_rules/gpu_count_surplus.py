@@ -2,7 +2,9 @@
 
 An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
 idle and paid for: Kubernetes hands a GPU to one container only, and on a machine of one's own they
-are what another engine could use.
+are what another engine could use. The same holds for the pods of a replica that is to run on
+several nodes and fits into fewer of them; where the cluster does not even have so many nodes, no
+replica ever starts, which is an error.
 
 ```yaml fails
 services:
@@ -64,6 +66,9 @@ class GpuCountSurplus(LayoutRule):
         ranks, devices = world.ranks, world.devices
         if ranks is None or devices is None or ranks.gpus_per_pod is None:
             return
+        if (pods := _fewer_pods(world)) is not None:
+            yield _group(world, pods)
+            return
         idle = devices - ranks.gpus_per_pod
         if idle <= 0:
             return
@@ -73,6 +78,40 @@ class GpuCountSurplus(LayoutRule):
             at=world.origin("placement.gpus_per_pod"),
             help=_help(world, devices),
         )
+
+
+def _fewer_pods(world: World) -> int | None:
+    """How many of the pods of a replica are enough, where those are fewer than it has."""
+    ranks, devices, pods = world.ranks, world.devices, world.plan.placement.pods_per_group.only
+    if ranks is None or not devices or pods is None or world.layout.nnodes != pods:
+        return None
+    enough = -(-ranks.gpus // devices)
+    return enough if enough < pods else None
+
+
+def _group(world: World, enough: int) -> Found:
+    """An error where there are not so many nodes as one replica asks for."""
+    ranks, devices, placement = world.ranks, world.devices, world.plan.placement
+    assert ranks is not None and devices is not None
+    pods, nodes, node = (
+        fact.only or 0
+        for fact in (placement.pods_per_group, placement.nodes, placement.gpus_per_node)
+    )
+    each = node // devices
+    never = placement.scheduled and 0 < nodes * each < pods
+    total = pods * devices
+    used = f"{product(world)} uses {ranks.gpus} of the {total} GPUs of {pods} pods"
+    rest = (
+        f"and no more than {nodes * each} such pods find a place: a replica never starts"
+        if never
+        else f"{total - ranks.gpus} stay idle"
+    )
+    return Found(
+        message=f"{used}; {rest}",
+        at=world.origin("placement.pods_per_group", "placement.gpus_per_pod"),
+        severity="error" if never else None,
+        help=f"{enough} {'pod' if enough == 1 else 'pods'} for a replica",
+    )
 
 
 def _help(world: World, devices: int) -> str:

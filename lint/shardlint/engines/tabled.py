@@ -40,6 +40,10 @@ EDITABLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_dtype")
 """Facts that a fix may change, if the engine has an option for them."""
 
 
+ALWAYS = ("--help", "--version")
+"""Options that the parsers bring along."""
+
+
 class Table:
     """The data of one engine, read when it is first asked for."""
 
@@ -150,6 +154,8 @@ class TabledEngine(RecognisedEngine):
             return
         for at, flag in enumerate(flags):
             name = self.table.spelling(_name(flag))
+            if not name.startswith("--") or name in ALWAYS:
+                continue  # short options were not read
             if flag.flag is None:
                 if self.table.data.get("abbreviates") and self.table.abbreviates(name):
                     continue

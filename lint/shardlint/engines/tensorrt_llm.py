@@ -129,7 +129,7 @@ class TensorRTLLM(TabledEngine):
             world_size=world,
             attention_tp=max(1, layout.tp * layout.pcp // layout.attention_dp),
             moe_tp=moe_tp,
-            ep=ep,
+            ep=min(ep, layout.tp),
         )
 
     def spread(
@@ -333,16 +333,16 @@ def _autodeploy(model: ModelFacts, layout: Layout) -> Iterator[Constraint]:
 def _sizes(layout: Layout, options: Options) -> Iterator[Constraint]:
     """mapping.py: degrees of experts and of context."""
     moe_tp, ep = _experts(layout)
-    if not {"moe_cluster_parallel_size", "cluster_size"} & options.values.keys():
-        if layout.pcp == 1 and (layout.ep or layout.moe_tp):
-            yield Constraint(
-                rule=CONFLICT, subject="ranks", left=moe_tp * ep, right=layout.tp, test=equal,
-                refusal="must equal to", consequence=REFUSAL, cures=(),
-                places=("layout.ep", "layout.moe_tp", "layout.tp"),
-                sentence=f"experts over {ep} ranks, each of them cut in {moe_tp}, take"
-                f" {moe_tp * ep} ranks, and there are {layout.tp} of tensor parallelism",
-                remedy=f"an expert parallel size that divides {layout.tp}",
-            )  # fmt: skip
+    clusters = {"moe_cluster_parallel_size", "cluster_size"} & options.values.keys()
+    if not clusters and layout.pcp == 1 and (layout.ep or layout.moe_tp):
+        yield Constraint(
+            rule=CONFLICT, subject="ranks", left=moe_tp * ep, right=layout.tp, test=equal,
+            refusal="must equal to", consequence=REFUSAL, cures=(),
+            places=("layout.ep", "layout.moe_tp", "layout.tp"),
+            sentence=f"experts over {ep} ranks, each of them cut in {moe_tp}, take {moe_tp * ep}"
+            f" ranks, and there are {layout.tp} of tensor parallelism",
+            remedy=f"an expert parallel size that divides {layout.tp}",
+        )  # fmt: skip
     if layout.pcp > 1 and "cp_config" not in options.values and options.sure("cp_config"):
         yield Constraint(
             rule=CONFLICT, subject="context parallelism", left=1, right=0, test=at_most,
@@ -375,6 +375,7 @@ def _started_ranks(ranks: Ranks, layout: Layout, options: Options) -> Iterator[C
     started = options.get("mpi_ranks")
     if not isinstance(started, int):
         return
+    few = started < ranks.world_size
     product = " × ".join(
         f"{name} {size}"
         for name, size in (("TP", layout.tp), ("PP", layout.pp), ("CP", layout.pcp))
@@ -382,8 +383,8 @@ def _started_ranks(ranks: Ranks, layout: Layout, options: Options) -> Iterator[C
     )
     yield Constraint(
         rule=GROUP, subject="ranks", left=started, right=ranks.world_size, test=equal,
-        refusal="", consequence=REFUSAL if started < ranks.world_size else "leaves some without work",
-        severity="error" if started < ranks.world_size else "warning", cures=(),
+        refusal="", consequence=REFUSAL if few else "leaves some of them without work",
+        severity="error" if few else "warning", cures=(),
         places=("options.mpi_ranks", "layout.tp"),
         sentence=f"{{left}} ranks are started, and {product or 'TP 1'} is {{right}}",
         remedy=f"start {ranks.world_size}",
