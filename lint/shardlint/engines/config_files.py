@@ -99,7 +99,9 @@ def with_file(words: Sequence[Text], config: Sequence[Text]) -> tuple[Text, ...]
 
     The model may stand first; the words of the file stand behind it.
     """
-    at = 1 if words and not (words[0].value or "-").startswith("-") else 0
+    at = 0
+    while at < len(words) and not (words[at].value or "-").startswith("-"):
+        at += 1
     return (*words[:at], *config, *words[at:])
 
 

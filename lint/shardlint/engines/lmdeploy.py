@@ -168,7 +168,8 @@ def _share(
     """A share of 1 or more is refused, but for older releases that took a number of blocks."""
     newer = all(each.within(SHARE_CHECKED_SINCE, None) for each in releases.values)
     certain = backend.only == PYTORCH or (newer and bool(releases.values))
-    yield from shares(flags, names, most=1, below=True, certain=certain)
+    yield from shares(flags, names, most=1, below=True, certain=certain,
+                      says="invalid cache_max_entry_count")  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------- ranks

@@ -317,6 +317,7 @@ def shares(
     names: Sequence[str],
     *,
     most: float,
+    says: str,
     below: bool = False,
     certain: bool = True,
 ) -> Iterator[Refused]:
@@ -327,10 +328,9 @@ def shares(
             continue
         found = _number(text)
         if found is not None and (found > most or (below and found == most)):
-            range_ = f"a share between 0 and {most:g}"
             yield Refused(
                 kind="value", written=flag.written, at=flag.value.place, flag=at, certain=certain,
-                problem=f"must be {range_}", remedy=range_,
+                problem=says, remedy=f"a share between 0 and {most:g}",
             )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from shardlint.plan import (
     Options,
     Ranks,
     Reading,
+    Refused,
     Releases,
     Remark,
     at_most,
@@ -108,9 +109,17 @@ class TensorRTLLM(TabledEngine):
             found,
             options=options,
             layout=_layout(found.layout, options, found.command, found.open_ended),
-            refused=(*found.refused, *shares(found.flags, self.flags_of("share"), most=1)),
+            refused=(*found.refused, *self._shares(found)),
             remarks=(*found.remarks, *_twice(found.flags, launch.config)),
         )
+
+    def _shares(self, found: Reading) -> Iterator[Refused]:
+        """llm_args.py; of two that differ, it is not certain which one counts."""
+        certain = found.memory.budget.share.is_known
+        yield from shares(
+            found.flags, self.flags_of("share"), most=1, certain=certain,
+            says="must be a float between 0 and 1",
+        )  # fmt: skip
 
     # --------------------------------------------------------------------------------- ranks
 

@@ -18,14 +18,18 @@ def inner_yaml(node: Node) -> list[Node]:
     mapped = node.text().mapped
     if mapped is None:
         return []
+    return yaml_in(mapped, node.source, _literal(node, mapped))
+
+
+def yaml_in(mapped: Mapped, source: Source, literal: bool) -> list[Node]:
+    """The documents in a part of a file; raises YamlError."""
     try:
-        roots = documents(Source(node.source.name, mapped.text))
+        roots = documents(Source(source.name, mapped.text))
     except YamlError as error:
         raise YamlError(str(error), _placed(mapped, error.span)) from None
-    literal = _literal(node, mapped)
     for inner in list(nodes_of(roots)):
         inner.span = _placed(mapped, inner.span)
-        inner.source = node.source
+        inner.source = source
         # A node of an alias is one that shows its place and is not edited there.
         inner.alias = inner.alias or not literal
     return roots

@@ -12,17 +12,17 @@ from shardlint.engines.config_files import FORMATS, ConfigFiles, named, with_fil
 from shardlint.known import Text
 from shardlint.plan import Launch, Reading, Refusal, Site
 from shardlint.plugins import Files
-from shardlint.readers.inner_yaml import inner
+from shardlint.readers.inner_yaml import inner, yaml_in
 from shardlint.readers.keyed import Keyed, KeySite
 from shardlint.readers.yaml_files import read_yaml
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, YamlError
 from shardlint.record import record
 from shardlint.source import Edit, Mapped, Source, Span
 
 
 @record
 class NamedFile:
-    """A file by what holds its text: all of a source, or one scalar in it.
+    """A file by what holds its text: all of a source, one scalar in it, or another part of it.
 
     `assumes` are sentences that must hold for it to be the file that is meant.
     """
@@ -30,21 +30,34 @@ class NamedFile:
     source: Source
     node: Node | None = None
     assumes: frozenset[str] = frozenset()
+    text: Mapped | None = None
 
     def script(self) -> Mapped | None:
         """The text with its places, None where a place cannot be told for every character."""
+        if self.text is not None:
+            return self.text
         if self.node is None:
             return Mapped.slice_of(self.source.text, Span(0, len(self.source.text)))
         return self.node.text().mapped
 
     def tree(self) -> Node | None:
         """The map that the file holds as YAML."""
-        if self.node is not None:
+        if self.text is not None:
+            root = _root(self.text, self.source)
+        elif self.node is not None:
             root = inner(self.node)
         else:
             roots, _ = read_yaml(self.source)
             root = roots[0] if len(roots) == 1 else None
         return root if root is not None and root.kind == "map" else None
+
+
+def _root(text: Mapped, source: Source) -> Node | None:
+    try:
+        roots = yaml_in(text, source, text.literal)
+    except YamlError:
+        return None
+    return roots[0] if len(roots) == 1 else None
 
 
 Find: TypeAlias = Callable[[str], NamedFile | None]
@@ -125,7 +138,8 @@ class Options:
     @property
     def outside(self) -> str | None:
         """The name of the file, where it is one of its own."""
-        return self.file.source.name if self.file.node is None else None
+        own = self.file.node is None and self.file.text is None
+        return self.file.source.name if own else None
 
 
 def options_of(format: ConfigFiles, file: NamedFile, node: Node) -> Options:

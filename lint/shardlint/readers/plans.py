@@ -52,6 +52,7 @@ from shardlint.readers.edits import (
     stands_in,
     uses_of,
 )
+from shardlint.readers.heredocs import first_in, written
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.named_files import (
     EntryOfSite,
@@ -571,6 +572,8 @@ class Process:
     sourced: str | None = None
     file: NamedFile | None = None
     """The script in which it stands, where that is a file by itself."""
+    written: Mapping[str, NamedFile] = field(default_factory=lambda: MappingProxyType({}))
+    """Files that its script writes."""
 
 
 DEEPEST = 3
@@ -594,8 +597,19 @@ def processes(
     from shardlint.readers.bash import read_argv
 
     file = argv[inside.script].origin.file
-    started = (process_of(item, of_script=True) for item in read_argv(argv, file, env))
+    files = _files_of(argv[inside.script])
+    started = (
+        replace(process_of(item, of_script=True), written=files)
+        for item in read_argv(argv, file, env)
+    )
     return tuple(process for each in started for process in _of_files(each, find, DEEPEST))
+
+
+def _files_of(script: Text) -> Mapping[str, NamedFile]:
+    """Files that a script writes; the text of its file is filled in where it is used."""
+    if script.mapped is None:
+        return MappingProxyType({})
+    return written(script.mapped, Source(script.origin.file, ""))
 
 
 def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
@@ -616,7 +630,7 @@ def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
         inside = process_of(command, of_script=True)
         inside = replace(
             inside, file=file, conditional=inside.conditional or process.conditional,
-            sourced=inside.sourced or process.sourced,
+            sourced=inside.sourced or process.sourced, written=written(script, file.source),
         )  # fmt: skip
         yield from _of_files(inside, find, deepest - 1)
 
@@ -715,7 +729,14 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
 
 
 def _where(host: Host, process: Process) -> Host:
-    """The host, with the file in which the command stands."""
+    """The host, with the file in which the command stands, and those that its script writes."""
+    sources = {one.name: one for one in (host.source, host.text) if one is not None}
+    files = {
+        name: replace(file, source=sources[file.source.name])
+        for name, file in process.written.items()
+        if file.source.name in sources
+    }
+    host = replace(host, find=first_in(files, host.find))
     if process.file is None:
         return host
     node = process.file.node

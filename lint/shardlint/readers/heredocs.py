@@ -1,0 +1,82 @@
+"""Files that a script writes itself, as in `cat <<EOF > /tmp/config.yaml`.
+
+Only what is plain to see is read: one command, one name, written once. A name in a variable is that
+of its only assignment. Variables inside of the text stay what they are, so that a value with one of
+them is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from shardlint.readers.named_files import Find, NamedFile
+from shardlint.source import Mapped, Source
+
+BEGIN = re.compile(
+    r"^(?P<line>[^\n#]*?\b(?:cat|tee)\b[^\n]*?)<<(?P<dash>-?)[ \t]*(?P<quote>['\"]?)(?P<end>\w+)"
+    r"(?P=quote)(?P<rest>[^\n]*)\n",
+    re.MULTILINE,
+)
+TARGET = re.compile(
+    r"(?P<how>>>?|\btee\s+(?:-a\s+)?)\s*(?P<name>\"[^\"\n]+\"|'[^'\n]+'|[^\s;|&<>]+)"
+)
+VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+MOST = 50
+"""Heredocs that are looked at in one script."""
+
+
+def written(script: Mapped, source: Source) -> Mapping[str, NamedFile]:
+    """The files that a script writes, by the name that it gives them."""
+    if "<<" not in script.text:
+        return MappingProxyType({})
+    found: dict[str, list[NamedFile]] = {}
+    for name, body in _bodies(script):
+        text = _plain(body)
+        found.setdefault(name, []).append(NamedFile(source, text=text))
+    return MappingProxyType({name: files[0] for name, files in found.items() if len(files) == 1})
+
+
+def first_in(files: Mapping[str, NamedFile], find: Find) -> Find:
+    """Looks among these files, and then where it was looked before."""
+    if not files:
+        return find
+
+    def found(path: str) -> NamedFile | None:
+        return files[path] if path in files else find(path)
+
+    return found
+
+
+def _bodies(script: Mapped) -> Iterator[tuple[str, Mapped]]:
+    text = script.text
+    for count, match in enumerate(BEGIN.finditer(text)):
+        targets = list(TARGET.finditer(f"{match['line']} {match['rest']}"))
+        name = _name(targets[0]["name"], text) if len(targets) == 1 else None
+        blanks = r"[ \t]*" if match["dash"] else ""
+        end = re.compile(rf"^{blanks}{match['end']}[ \t\r]*$", re.MULTILINE)
+        closing = end.search(text, match.end())
+        if name is None or closing is None or count >= MOST:
+            continue
+        yield name, script.cut(match.end(), closing.start())
+
+
+def _name(word: str, text: str) -> str | None:
+    name = word.strip("\"'")
+    variable = VARIABLE.fullmatch(name)
+    if variable is None:
+        return None if "$" in name or "`" in name else name
+    assigned = re.compile(rf"^[ \t]*(?:export[ \t]+)?{variable[1]}=(\S+)[ \t\r]*$", re.MULTILINE)
+    values = assigned.findall(text)
+    value = values[0].strip("\"'") if len(values) == 1 else None
+    return value if value is not None and "$" not in value else None
+
+
+def _plain(body: Mapped) -> Mapped:
+    """The text, to be edited only where each line stands in the file as it is."""
+    ends, starts = body.ends, body.starts
+    whole = all(
+        body.text[at] == "\n" or starts[at + 1] == ends[at] for at in range(len(body.text) - 1)
+    )
+    return body if whole else Mapped(body.text, starts, ends, literal=False)
