@@ -70,7 +70,7 @@ class TGI(TabledEngine):
         KV_HEADS: ("tp",),
         WIDTHS: ("tp",),
         "kv-replication": ("tp",),
-        CONFLICT: ("tp",),
+        CONFLICT: (),
         "gpu-count-short": ("tp",),
         "gpu-count-surplus": ("tp",),
         "gpu-count-unknown": (),
@@ -88,7 +88,8 @@ class TGI(TabledEngine):
             text = launch.env.get(name.upper())
             if name not in options and text is not None and text.value != "":
                 options[name] = text.known()
-        options |= {name: number(options[name]) for name in LENGTHS if name in options}
+        numbers = (*LENGTHS, "num_shard")
+        options |= {name: number(options[name]) for name in numbers if name in options}
         counted = _sees_all(found.layout, options.get("sharded", Known.unset()))
         return replace(
             found,
@@ -165,7 +166,7 @@ def _constraints(
         yield from _kv_heads(model, layout.tp)
         yield from _widths(model, layout.tp)
     yield from _lengths(options)
-    yield from _options(layout, options)
+    yield from _options(options)
     if ranks.visible_devices is not None:
         yield Constraint(
             rule="gpu-count-short", subject="GPUs", left=layout.tp, right=ranks.visible_devices,
@@ -248,20 +249,20 @@ def _lengths(options: Options) -> Iterator[Constraint]:
         )  # fmt: skip
 
 
-def _options(layout: Layout, options: Options) -> Iterator[Constraint]:
+def _options(options: Options) -> Iterator[Constraint]:
     sharded = str(options.get("sharded", "")).lower() == "true"
-    if sharded and "num_shard" in options.values:
+    shards, quantize = options.get("num_shard"), options.get("quantize")
+    if sharded and isinstance(shards, int):
         yield Constraint(
-            rule=CONFLICT, subject="shards", left=2, right=layout.tp, test=at_most,
+            rule=CONFLICT, subject="shards", left=2, right=shards, test=at_most,
             refusal="`sharded` is true but `num_shard` <= 1", consequence=REFUSAL, cures=(),
             places=("options.sharded",), sentence="sharding is on, with {right} shard",
         )  # fmt: skip
-    quantize = options.get("quantize")
-    if quantize == "exl2":
+    if quantize == "exl2" and isinstance(shards, int):
         yield Constraint(
-            rule=CONFLICT, subject="shards", left=layout.tp, right=1, test=at_most,
+            rule=CONFLICT, subject="shards", left=shards, right=1, test=at_most,
             refusal="Sharding is currently not supported with `exl2` quantization", since="2.1.0",
-            consequence=REFUSAL, cures=("tp",), places=("layout.tp",),
+            consequence=REFUSAL, cures=(), places=("options.num_shard",),
             sentence="weights in the format exl2 cannot be split into {left} shards",
         )  # fmt: skip
     if quantize and quantize not in FREE_DTYPES and "dtype" in options.values:
