@@ -25,7 +25,7 @@ def names(script: str) -> dict[str, str]:
         f"cat <<EOF > /tmp/c.yaml\n{BODY}EOF\n",
         f"cat > /tmp/c.yaml <<'EOF'\n{BODY}EOF\n",
         f'cat >"/tmp/c.yaml" <<"END"\n{BODY}END\n',
-        f"tee /tmp/c.yaml <<EOF >/dev/null\n{BODY}EOF\n".replace(" >/dev/null", ""),
+        f"tee /tmp/c.yaml <<EOF >/dev/null 2>&1\n{BODY}EOF\n",
         f"C=/tmp/c.yaml\ncat <<EOF > $C\n{BODY}EOF\n",
         f'export C="/tmp/c.yaml"\ncat <<EOF > "${{C}}"\n{BODY}EOF\n',
         f"mkdir -p /tmp && cat <<-EOF > /tmp/c.yaml\n{BODY}\tEOF\n",
@@ -39,6 +39,7 @@ def test_the_text_of_a_file_is_found(script: str) -> None:
     "script",
     [
         f"cat <<EOF >> /tmp/c.yaml\n{BODY}EOF\n",
+        f"tee -a /tmp/c.yaml <<EOF\n{BODY}EOF\n",
         f"cat <<EOF > /tmp/$NAME.yaml\n{BODY}EOF\n",
         f"C=/a\nC=/b\ncat <<EOF > $C\n{BODY}EOF\n",
         f"cat <<EOF > /tmp/c.yaml\n{BODY}EOF\ncat <<EOF > /tmp/c.yaml\n{BODY}EOF\n",

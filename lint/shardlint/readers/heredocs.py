@@ -20,8 +20,10 @@ BEGIN = re.compile(
     re.MULTILINE,
 )
 TARGET = re.compile(
-    r"(?P<how>>>?|\btee\s+(?:-a\s+)?)\s*(?P<name>\"[^\"\n]+\"|'[^'\n]+'|[^\s;|&<>]+)"
+    r"(?:(?<![>\d&])>(?!>)|\btee\b(?![ \t]+-))[ \t]*"
+    r"(?P<name>\"[^\"\n]+\"|'[^'\n]+'|[^\s;|&<>]+)"
 )
+NOWHERE = "/dev/null"
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 MOST = 50
 """Heredocs that are looked at in one script."""
@@ -52,8 +54,9 @@ def first_in(files: Mapping[str, NamedFile], find: Find) -> Find:
 def _bodies(script: Mapped) -> Iterator[tuple[str, Mapped]]:
     text = script.text
     for count, match in enumerate(BEGIN.finditer(text)):
-        targets = list(TARGET.finditer(f"{match['line']} {match['rest']}"))
-        name = _name(targets[0]["name"], text) if len(targets) == 1 else None
+        around = f"{match['line']} {match['rest']}"
+        targets = [found["name"] for found in TARGET.finditer(around) if found["name"] != NOWHERE]
+        name = _name(targets[0], text) if len(targets) == 1 else None
         blanks = r"[ \t]*" if match["dash"] else ""
         end = re.compile(rf"^{blanks}{match['end']}[ \t\r]*$", re.MULTILINE)
         closing = end.search(text, match.end())
