@@ -68,6 +68,7 @@ def test_what_the_backends_do_not_do_alike_is_not_said() -> None:
     ("command", "rule"),
     [
         (f"{SERVE} {QWEN} --tp 8", "tp-heads-indivisible"),
+        (f"python3 -m {SERVE} {QWEN} --tp 8", "tp-heads-indivisible"),
         (f"{SERVE} microsoft/phi-4 --tp 4", "tp-kv-heads-indivisible"),
         (f"{SERVE} {MOE} --ep 3 --dp 3 --backend pytorch", "experts-indivisible"),
         (f"{SERVE} {MOE} --ep 6 --dp 4 --tp 2 --backend pytorch", "flag-conflict"),

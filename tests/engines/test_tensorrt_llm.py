@@ -156,6 +156,22 @@ def test_no_data_parallelism_is_offered_as_a_cure() -> None:
     assert [None] == [f.help for f in found if f.name == "kv-replication"]
 
 
+def test_no_cure_leads_to_heads_that_nobody_checks() -> None:
+    """TP 7 suits 28 attention heads, and neither 4 KV heads nor the MLP."""
+    found = check(f"docker run --gpus all x/tensorrt-llm/release:1.1.0 {SERVE} {QWEN} --tp_size 8")
+    (finding,) = [f for f in found.findings if f.name == "tp-heads-indivisible"]
+    assert "tensor parallel size 4, 2 or 1" == finding.help
+
+
+@pytest.mark.parametrize("command", ["disaggregated -c c.yaml", f"mm_embedding_serve {QWEN}"])
+def test_other_commands_start_no_server(command: str) -> None:
+    assert () == project(f"{SERVE} {command}").plans
+
+
+def test_a_server_of_another_protocol_is_one() -> None:
+    assert QWEN == project(f"{SERVE} grpc {QWEN} --tp_size 4").plans[0].model.only
+
+
 # ------------------------------------------------------------------------------------ AutoDeploy
 
 AUTO = "model: Qwen/Qwen3-30B-A3B\nworld_size: {ranks}\n"

@@ -57,6 +57,9 @@ COUNTS: Final = ("-n", "-np", "--np", "--n", "--ntasks")
 OWN_LAUNCHERS: Final = ("trtllm-serve", "trtllm-serve serve", "dynamo.trtllm")
 """Last words of commands that start the ranks themselves where nothing else does."""
 
+OTHER_COMMANDS: Final = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve")
+"""Commands of trtllm-serve: a router in front of servers, its workers, and an encoder."""
+
 _SIZES = ("tp", "pp", "pcp", "dp", "nnodes", "executor")
 
 
@@ -96,7 +99,7 @@ class TensorRTLLM(TabledEngine):
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         found = super().read(launch, releases)
-        if found is None:
+        if found is None or _is_another_command(launch, len(found.command)):
             return None
         options = dict(found.options)
         started = _started(found.command, launch.env)
@@ -168,6 +171,12 @@ class TensorRTLLM(TabledEngine):
 
 
 # ------------------------------------------------------------------------------------- reading
+
+
+def _is_another_command(launch: Launch, after: int) -> bool:
+    """serve.py: the first word can be a command that serves no model by itself."""
+    first = launch.argv[after].value if after < len(launch.argv) else None
+    return first in OTHER_COMMANDS
 
 
 def _started(command: Sequence[Text], env: Mapping[str, Text]) -> Known[Any] | None:
@@ -304,11 +313,19 @@ def _of_model(
             facts=("attention_heads",), since=since,
         )  # fmt: skip
     if model.kv_heads and not model.mla:
-        yield Constraint(
+        told = Constraint(
             rule=KV_HEADS, subject="KV heads", left=model.kv_heads, right=ranks.attention_tp,
             test=divides_either, refusal="", severity="warning", cures=("tp",), since=since,
             consequence="does not look at it: ranks hold more heads than they need, or the weights"
             " do not load", facts=("kv_heads",),
+        )  # fmt: skip
+        yield told
+        yield replace(told, severity="error", advisory=True)  # no cure leads there
+    if model.intermediate_size and model.dense_ffn is not False:
+        yield Constraint(
+            rule="shard-dim-indivisible", subject="MLP width", left=model.intermediate_size,
+            right=layout.tp, test=divides, refusal="", consequence=DEATH, cures=("tp",),
+            facts=("intermediate_size",), since=since, advisory=True,
         )  # fmt: skip
     if model.num_experts and ranks.ep > 1:
         yield Constraint(
