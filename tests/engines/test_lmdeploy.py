@@ -74,6 +74,7 @@ def test_what_the_backends_do_not_do_alike_is_not_said() -> None:
         (f"{SERVE} {MOE} --ep 6 --dp 4 --tp 2 --backend pytorch", "flag-conflict"),
         (f"{SERVE} {MOE} --tp 1 --ep 8 --backend turbomind", "flag-conflict"),
         (f"{SERVE} {QWEN} --backend turbomind --quant-policy 16", "flag-conflict"),
+        (f"{SERVE} {QWEN} --backend turbomind --tp 4 --nnodes 2", "flag-conflict"),
         (f"{SERVE} {MOE} --backend pytorch --enable-eplb", "flag-conflict"),
         (f"{SERVE} {QWEN} --backend pytorch --cache-max-entry-count 1", "flag-conflict"),
         (f"{SERVE} {QWEN} --cache-max-entry-count 1.5", "flag-conflict"),

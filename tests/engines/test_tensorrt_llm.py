@@ -242,6 +242,15 @@ def test_a_value_that_is_stated_twice_and_differs_is_told_and_not_taken() -> Non
     assert 8 == project(same).plans[0].layout.tp.only
 
 
+def test_a_misspelt_key_is_told() -> None:
+    text = SCRIPT.format(tp=8, switch="true", more="").replace("enable_", "enabel_")
+    found = [f for f in check(text).findings if f.name == "flag-unknown"]
+    assert [("flag-unknown", "warning")] == [(f.name, f.severity) for f in found]
+    assert "did you mean `--enable_attention_dp`?" == found[0].help
+    other = SCRIPT.format(tp=8, switch="true", more="").replace("enable_attention_dp", "some_key")
+    assert [] == findings(other, "flag-unknown")
+
+
 def test_a_file_that_is_not_there_leaves_everything_open() -> None:
     plan = project(f"{SERVE} {R1} --config /etc/options.yaml").plans[0]
     assert not plan.effective.tp.is_known
@@ -265,6 +274,13 @@ spec:
         mainContainer:
           args: ["--model-path", "{model}", "--tensor-parallel-size", "{tp}"]
 """
+
+
+def test_tensor_parallelism_over_the_pods_of_a_replica_crosses_nodes() -> None:
+    text = GRAPH.format(nodes=2, tp=16, model=R1)
+    assert [("tp-cross-node", "warning")] == findings(text, "tp-cross-node", file="g.yaml")
+    inside = GRAPH.format(nodes=2, tp=8, model=R1).replace('"8"]', '"8", "--pp_size", "2"]')
+    assert [] == findings(inside, "tp-cross-node", file="g.yaml")
 
 
 @pytest.mark.parametrize(

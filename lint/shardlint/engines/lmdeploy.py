@@ -254,7 +254,7 @@ def _constraints(
             since=SOLVED_SINCE if layout.executor != PYTORCH else None,
             sentence="{left} experts do not divide over {right} ranks of expert parallelism",
         )  # fmt: skip
-    yield from _parallel(ranks, layout)
+    yield from _parallel(ranks, layout, options)
     yield from _own(layout, options)
     if ranks.visible_devices is not None and ranks.gpus_per_pod is not None:
         yield Constraint(
@@ -278,7 +278,7 @@ def _heads(model: ModelFacts, attention: int) -> Iterator[Constraint]:
         )  # fmt: skip
 
 
-def _parallel(ranks: Ranks, layout: Layout) -> Iterator[Constraint]:
+def _parallel(ranks: Ranks, layout: Layout, options: Options) -> Iterator[Constraint]:
     ep = _ep(layout)
     if layout.executor == TURBOMIND and not _alone(layout):
         devices = ranks.visible_devices
@@ -298,6 +298,12 @@ def _parallel(ranks: Ranks, layout: Layout) -> Iterator[Constraint]:
                 consequence=REFUSAL, cures=(), places=("layout.ep", "layout.nnodes"),
                 sentence="expert parallelism is asked for on {left} nodes",
             )  # fmt: skip
+    if layout.executor == TURBOMIND and layout.nnodes > 1 and options.sure("dist_init_addr"):
+        yield Constraint(
+            rule=CONFLICT, subject="nodes", left=1, right=int("dist_init_addr" in options.values),
+            test=at_most, refusal="", consequence=REFUSAL, cures=(), places=("layout.nnodes",),
+            sentence=f"{layout.nnodes} nodes do not find each other without `--dist-init-addr`",
+        )  # fmt: skip
     if layout.executor == PYTORCH and ep > 1 and layout.dp > 1:
         yield Constraint(
             rule=CONFLICT, subject="ranks", left=ep, right=layout.dp, test=divides,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from posixpath import basename
 from typing import Any, ClassVar, Final
 
-from shardlint.engines import inner_ranks, launchers
+from shardlint.engines import config_files, inner_ranks, launchers
 from shardlint.engines.tabled import TabledEngine, equal, number, shares
 from shardlint.engines.tensorrt_llm_memory import TensorRTLLMMemory
 from shardlint.footprint import MemoryRules
@@ -75,6 +75,7 @@ class TensorRTLLM(TabledEngine):
         STAGES: ("pp",),
         CONFLICT: ("tp", "pcp", "ep", "moe_tp", "attention_dp"),
         GROUP: _SIZES,
+        "tp-cross-node": _SIZES,
         "gpu-count-short": _SIZES,
         "gpu-count-surplus": _SIZES,
         "gpu-count-unknown": (),
@@ -112,7 +113,7 @@ class TensorRTLLM(TabledEngine):
             found,
             options=options,
             layout=_layout(found.layout, options, found.command, found.open_ended),
-            refused=(*found.refused, *self._shares(found)),
+            refused=(*found.refused, *self._shares(found), *_misspelt(found.flags, launch.config)),
             remarks=(*found.remarks, *_twice(found.flags, launch.config)),
         )
 
@@ -151,6 +152,17 @@ class TensorRTLLM(TabledEngine):
         ranks = tp * attention_dp
         wide = ranks if attention_dp > 1 else 1
         return Layout(tp=ranks, pp=pp, dp=dp, attention_dp=wide, ep=ep)
+
+    def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
+        """mapping.py: ranks of one stage are consecutive, and so are those of a node."""
+        if layout.nnodes == 1 and layout.executor is None:
+            return 1
+        local = ranks.gpus_per_pod if layout.nnodes > 1 else per_node
+        if not local or (layout.nnodes > 1 and ranks.gpus % layout.nnodes):
+            return None
+        wide = layout.tp * layout.pcp
+        starts = range(0, min(ranks.world_size, wide * min(local, 1024)), wide)
+        return max((first + wide - 1) // local - first // local + 1 for first in starts)
 
     def releases(self) -> tuple[str, ...]:
         return self.table.releases
@@ -253,6 +265,24 @@ def _twice(flags: Sequence[Flag], config: Sequence[Text] | None) -> Iterator[Rem
                 f" {theirs} in the file of options: which of them counts depends on the release",
                 help="state it once",
                 related=((other.written.origin, f"{theirs} in the file"),),
+            )  # fmt: skip
+
+
+def _misspelt(flags: Sequence[Flag], config: Sequence[Text] | None) -> Iterator[Refused]:
+    """llm_args.py refuses keys that it does not know; those of all releases were not read."""
+    from difflib import get_close_matches
+
+    inside = {id(word) for word in config or ()}
+    for at, flag in enumerate(flags):
+        name = (flag.written.value or "").removeprefix("--")
+        if id(flag.written) not in inside or "." in name or config_files.knows("trtllm", name):
+            continue
+        meant = get_close_matches(name, config_files.keys_of("trtllm"), n=1, cutoff=0.9)
+        if meant:
+            yield Refused(
+                kind="unknown", written=flag.written, at=flag.written.origin, flag=at,
+                problem="Extra inputs are not permitted", candidates=(f"--{meant[0]}",),
+                certain=False,
             )  # fmt: skip
 
 
