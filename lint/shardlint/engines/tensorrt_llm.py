@@ -18,7 +18,7 @@ from shardlint.engines import config_files, inner_ranks, launchers
 from shardlint.engines.tabled import TabledEngine, equal, number, shares
 from shardlint.engines.tensorrt_llm_memory import TensorRTLLMMemory
 from shardlint.footprint import MemoryRules
-from shardlint.known import Known, Text
+from shardlint.known import Known, Text, combine
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,
@@ -59,6 +59,9 @@ OWN_LAUNCHERS: Final = ("trtllm-serve", "trtllm-serve serve", "dynamo.trtllm")
 
 OTHER_COMMANDS: Final = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve")
 """Commands of trtllm-serve: a router in front of servers, its workers, and an encoder."""
+
+EVERY_RANK: Final = 0
+"""Attention DP as a switch states it: as many groups as there are ranks of TP."""
 
 _SIZES = ("tp", "pp", "pcp", "dp", "nnodes", "executor")
 
@@ -116,6 +119,14 @@ class TensorRTLLM(TabledEngine):
             refused=(*found.refused, *self._shares(found), *_misspelt(found.flags, launch.config)),
             remarks=(*found.remarks, *_twice(found.flags, launch.config)),
         )
+
+    def effective(self, layout: LayoutFacts) -> LayoutFacts:
+        """The switch of attention DP counts the ranks of TP."""
+        filled = super().effective(layout)
+        switch = filled.attention_dp
+        groups = combine(lambda each, tp: tp if each == EVERY_RANK else each, switch, filled.tp)
+        counted = EVERY_RANK in switch.values
+        return replace(filled, attention_dp=groups.at(switch.origin) if counted else switch)
 
     def _shares(self, found: Reading) -> Iterator[Refused]:
         """llm_args.py; of two that differ, it is not certain which one counts."""
@@ -215,24 +226,20 @@ def _layout(
 ) -> LayoutFacts:
     return replace(
         layout,
-        attention_dp=_attention(layout.tp, options, open_ended),
+        attention_dp=_attention(options, open_ended),
         executor=_executor(options, command),
     )
 
 
-def _attention(
-    tp: Known[int], options: Mapping[str, Known[Any]], open_ended: str | None
-) -> Known[int]:
+def _attention(options: Mapping[str, Known[Any]], open_ended: str | None) -> Known[int]:
     """With the switch, as many groups as there are ranks of TP."""
     switch = options.get("enable_attention_dp", Known.unset())
     if switch.is_unset:
         return Known.unknown(open_ended) if open_ended is not None else Known.unset()
     if not switch.is_known:
         return Known.unknown(switch.reason or "", switch.origin)
-    if str(switch.only).lower() in ("false", "0", "no"):
-        return Known.of(1, switch.origin)
-    stated = tp.or_default(Known.of(1, how="defaulted"))
-    return replace(stated, origin=switch.origin, how="derived")
+    off = str(switch.only).lower() in ("false", "0", "no")
+    return Known.of(1 if off else EVERY_RANK, switch.origin)
 
 
 def _executor(options: Mapping[str, Known[Any]], command: Sequence[Text]) -> Known[str | None]:
