@@ -76,3 +76,8 @@ def test_a_variable_in_the_text_is_not_known() -> None:
     found = plan(script, "s.sh")
     assert not found.layout.tp.is_known
     assert 8 == found.memory.max_num_seqs.only
+
+
+def test_a_long_text_takes_no_long_time() -> None:
+    script = "cat tee > x " * 20_000 + "<<EOF\n" + "cat <<EOF > a\n" * 20_000
+    assert {} == names(script)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 
 from shardlint.readers.named_files import Find, NamedFile
 from shardlint.source import Mapped, Source
 
-BEGIN = re.compile(
-    r"^(?P<line>[^\n#]*?\b(?:cat|tee)\b[^\n]*?)<<(?P<dash>-?)[ \t]*(?P<quote>['\"]?)(?P<end>\w+)"
-    r"(?P=quote)(?P<rest>[^\n]*)\n",
-    re.MULTILINE,
-)
+BEGIN = re.compile(r"<<(?P<dash>-?)[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)")
+WRITES = re.compile(r"\b(?:cat|tee)\b")
 TARGET = re.compile(
     r"(?:(?<![>\d&])>(?!>)|\btee\b(?![ \t]+-))[ \t]*"
     r"(?P<name>\"[^\"\n]+\"|'[^'\n]+'|[^\s;|&<>]+)"
@@ -27,6 +25,8 @@ NOWHERE = "/dev/null"
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 MOST = 50
 """Heredocs that are looked at in one script."""
+LONGEST = 1000
+"""Characters of a line with a command that is still plain to see."""
 
 
 def written(script: Mapped, source: Source) -> Mapping[str, NamedFile]:
@@ -53,16 +53,22 @@ def first_in(files: Mapping[str, NamedFile], find: Find) -> Find:
 
 def _bodies(script: Mapped) -> Iterator[tuple[str, Mapped]]:
     text = script.text
-    for count, match in enumerate(BEGIN.finditer(text)):
-        around = f"{match['line']} {match['rest']}"
+    for match in islice(BEGIN.finditer(text), MOST):
+        start = text.rfind("\n", 0, match.start()) + 1
+        stop = text.find("\n", match.end())
+        if stop < 0 or stop - start > LONGEST:
+            continue
+        before = text[start : match.start()]
+        around = f"{before} {text[match.end() : stop]}"
+        if "#" in before or WRITES.search(around) is None:
+            continue
         targets = [found["name"] for found in TARGET.finditer(around) if found["name"] != NOWHERE]
         name = _name(targets[0], text) if len(targets) == 1 else None
         blanks = r"[ \t]*" if match["dash"] else ""
         end = re.compile(rf"^{blanks}{match['end']}[ \t\r]*$", re.MULTILINE)
-        closing = end.search(text, match.end())
-        if name is None or closing is None or count >= MOST:
-            continue
-        yield name, script.cut(match.end(), closing.start())
+        closing = end.search(text, stop + 1)
+        if name is not None and closing is not None:
+            yield name, script.cut(stop + 1, closing.start())
 
 
 def _name(word: str, text: str) -> str | None:
