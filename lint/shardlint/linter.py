@@ -205,7 +205,9 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
     alone = World(plan=plan, engine=engine)
     for found in rule.check_plan(alone) if elsewhere is None else ():
         severity = found.severity or rule.severity
-        collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
+        assumes = _taken(plan) if severity == "error" else frozenset()
+        severity = "warning" if assumes else severity
+        collected.hits.append(_Hit(type(rule), found, severity, assumes, plan, alone))
     names = rule.fields(engine)
     facts = {name: collected.fact(plan, name) for name in names}
     wanted = {name: collected.fact(plan, name) for name in rule.wants if name not in facts}
@@ -356,9 +358,16 @@ def _together(
     if sometimes:
         assumes |= {" or ".join(sorted({_given(world) for _, world in group}))}
     severity = found.severity or rule.severity
+    if severity == "error":
+        assumes |= _taken(plan)
     if assumes and severity == "error":
         severity = "warning"
     return _Hit(type(rule), found, severity, assumes, plan, world)
+
+
+def _taken(plan: ServingPlan) -> frozenset[str]:
+    """What a branch of a script rests on."""
+    return frozenset({"the script gets to this command"} if plan.placement.branch else ())
 
 
 def _releases(label: str, found: Found) -> str:

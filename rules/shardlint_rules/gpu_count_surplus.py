@@ -2,9 +2,10 @@
 
 An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
 idle and paid for: Kubernetes hands a GPU to one container only, and on a machine of one's own they
-are what another engine could use. The same holds for the pods of a replica that is to run on
-several nodes and fits into fewer of them; where the cluster does not even have so many nodes, no
-replica ever starts, which is an error.
+are what another engine could use. So it is with the GPUs of pods that join a Ray cluster for one
+engine, when the layout has fewer ranks than the cluster has GPUs, and with the pods of a replica
+that is to run on several nodes and fits into fewer of them. Where the cluster does not even have so
+many nodes, no replica ever starts, which is an error.
 
 ```yaml fails
 services:
@@ -52,6 +53,7 @@ class GpuCountSurplus(LayoutRule):
     id, name = "SL302", "gpu-count-surplus"
     severity = "warning"
     needs = ("placement.devices", "placement.pods_per_group")
+    wants = ("placement.group_devices",)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
@@ -64,7 +66,10 @@ class GpuCountSurplus(LayoutRule):
 
     def check(self, world: World) -> Iterator[Found]:
         ranks, devices = world.ranks, world.devices
-        if ranks is None or devices is None or ranks.gpus_per_pod is None:
+        if ranks is None or devices is None:
+            return
+        if ranks.gpus_per_pod is None:
+            yield from _of_group(world)
             return
         if (pods := _fewer_pods(world)) is not None:
             yield _group(world, pods)
@@ -112,6 +117,26 @@ def _group(world: World, enough: int) -> Found:
         severity="error" if never else None,
         help=f"{enough} {'pod' if enough == 1 else 'pods'} for a replica",
     )
+
+
+def _of_group(world: World) -> Iterator[Found]:
+    """Pods of a group that is one engine, and that together have more GPUs than it has ranks."""
+    ranks, layout = world.ranks, world.layout
+    there = world.values.get("placement.group_devices")
+    placement = world.plan.placement
+    pods = placement.pods_per_group.only
+    if ranks is None or there is None or placement.joined is None or layout.nnodes > 1:
+        return
+    idle = there - ranks.gpus
+    if layout.one_group and idle > 0 and pods is not None and pods > 1:
+        yield Found(
+            message=(
+                f"{product(world)} uses {ranks.gpus} of the {there} GPUs that the {pods} pods of"
+                f" a group have; {idle} {'stays' if idle == 1 else 'stay'} idle"
+            ),
+            at=world.origin("placement.pods_per_group", "placement.gpus_per_pod"),
+            help=f"a layout of {there} GPUs, or groups of fewer pods",
+        )
 
 
 def _help(world: World, devices: int) -> str:

@@ -123,13 +123,6 @@ def image_tells_version(engine: str, image: str | None) -> bool:
     return bool(image and pattern and pattern.search(repository(image)))
 
 
-def release_in_name(engine: str, image: str | None) -> str | None:
-    """The release of the engine that stands in the name of a repository, as written there."""
-    pattern = _patterns(engine, "release_in_name")
-    found = pattern.search(repository(image)) if image and pattern else None
-    return next(filter(None, found.groups()), None) if found is not None else None
-
-
 def another(engine: str, image: str | None) -> bool:
     """The image is one of another engine."""
     return any(name != engine and image_matches(name, image) for name in _data()["engines"])
@@ -154,6 +147,12 @@ def excluded(image: str) -> bool:
 def bundled(image: str) -> bool:
     """The image is of a distribution with releases of its own, of which its tag is one."""
     return bool(_any_of("bundles").search(repository(image)))
+
+
+def release_in_name(image: str) -> str | None:
+    """The release in the name of an image that has no tag: `...-cu121.2-1.ubuntu2204.py310`."""
+    match = _any_of("named_releases").search(image)
+    return next((group for group in match.groups() if group), None) if match else None
 
 
 def cpu_build(image: str | None, variables: Iterable[str]) -> bool:

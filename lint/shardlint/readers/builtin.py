@@ -32,6 +32,7 @@ from shardlint.readers.shell import ShellReader
 from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
 from shardlint.readers.systemd import SystemdReader
+from shardlint.readers.vllmruntime import VLLMRuntimeReader
 
 
 @hookimpl
@@ -43,6 +44,7 @@ def shardlint_readers() -> Iterable[Reader]:
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),
+        VLLMRuntimeReader(),
         LeaderWorkerSetReader(),
         KnativeReader(),
         KthenaReader(),

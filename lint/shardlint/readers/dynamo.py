@@ -34,6 +34,7 @@ from shardlint.readers.pods import (
     devices,
     environment,
     holes_of,
+    of_units,
 )
 from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
@@ -360,12 +361,15 @@ def _devices(of: Component) -> tuple[Known[Any], Origin | None]:
     if found is not None:
         if kind is not None and not RESOURCES.match(kind.value):
             return Known.unknown(f"{kind.value} does not count devices", kind.origin), None
-        return integer(found), found.origin if kind is None else None
+        count = integer(found)
+        if kind is not None:
+            return of_units(count, kind.value), None
+        return count, found.origin
     for row in rows:
         custom = row.get("custom") if row is not None else None
         for key, value in custom.entries() if custom is not None else ():
             if RESOURCES.match(key.value):
-                return integer(value), None
+                return of_units(integer(value), key.value), None
     claims = of.node.get("resources", "claims")
     if claims is not None:
         return Known.unknown("the devices come from a resource claim", claims.origin), None

@@ -15,6 +15,7 @@ from shardlint.engines.launchers import (
     accelerator,
     bundled,
     cpu_build,
+    image_matches,
     image_tells_version,
     release_in_name,
     tag_of,
@@ -52,7 +53,6 @@ from shardlint.readers.edits import (
     stands_in,
     uses_of,
 )
-from shardlint.readers.heredocs import first_in, written
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.named_files import (
     EntryOfSite,
@@ -188,9 +188,7 @@ def _plan(
         origin=host.origin,
         engine=engine.name,
         image=launch.image,
-        tag=host.pins.get(
-            engine.name, host.release.or_default(_tag(launch)).or_default(_in_name(launch, engine))
-        ),
+        tag=host.pins.get(engine.name, host.release.or_default(_tag(launch))),
         versions=versions,
         model=model,
         shape_of=reading.shape_of,
@@ -339,7 +337,7 @@ def _model(reading: Reading) -> Known[str]:
 def _tag(launch: Launch) -> Known[str]:
     """The tag; the whole image where a tag alone would be taken for a release of the engine."""
     image = launch.image.only
-    tag = tag_of(image) if image else None
+    tag = (tag_of(image) or release_in_name(image)) if image else None
     if image and tag and bundled(image) and re.search(r"\d", tag):
         return launch.image
     return launch.image.map(lambda _: tag or "") if tag else Known.unset()
@@ -353,7 +351,8 @@ def _version_tag(launch: Launch, engine: Engine) -> Known[str]:
 
 
 def _in_name(launch: Launch, engine: Engine) -> Known[str]:
-    found = release_in_name(engine.name, launch.image.only)
+    image = launch.image.only
+    found = release_in_name(image) if image_matches(engine.name, image) and image else None
     return Known.unset() if found is None else launch.image.map(lambda _: found)
 
 
@@ -570,10 +569,9 @@ class Process:
     of_script: bool = False
     conditional: bool = False
     sourced: str | None = None
+    branch: bool = False
     file: NamedFile | None = None
     """The script in which it stands, where that is a file by itself."""
-    written: Mapping[str, NamedFile] = field(default_factory=lambda: MappingProxyType({}))
-    """Files that its script writes."""
 
 
 DEEPEST = 3
@@ -597,19 +595,8 @@ def processes(
     from shardlint.readers.bash import read_argv
 
     file = argv[inside.script].origin.file
-    files = _files_of(argv[inside.script])
-    started = (
-        replace(process_of(item, of_script=True), written=files)
-        for item in read_argv(argv, file, env)
-    )
+    started = (process_of(item, of_script=True) for item in read_argv(argv, file, env))
     return tuple(process for each in started for process in _of_files(each, find, DEEPEST))
-
-
-def _files_of(script: Text) -> Mapping[str, NamedFile]:
-    """Files that a script writes; the text of its file is filled in where it is used."""
-    if script.mapped is None:
-        return MappingProxyType({})
-    return written(script.mapped, Source(script.origin.file, ""))
 
 
 def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
@@ -630,7 +617,7 @@ def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
         inside = process_of(command, of_script=True)
         inside = replace(
             inside, file=file, conditional=inside.conditional or process.conditional,
-            sourced=inside.sourced or process.sourced, written=written(script, file.source),
+            sourced=inside.sourced or process.sourced, branch=inside.branch or process.branch,
         )  # fmt: skip
         yield from _of_files(inside, find, deepest - 1)
 
@@ -642,8 +629,9 @@ def _is_script(name: str, text: str) -> bool:
 def process_of(command: Command, of_script: bool) -> Process:
     env = exported(command)
     return Process(
-        command.argv, env, command.origin, of_script, command.conditional, command.sourced
-    )
+        command.argv, env, command.origin, of_script, command.conditional, command.sourced,
+        command.branch,
+    )  # fmt: skip
 
 
 def exported(command: Command) -> dict[str, Text]:
@@ -720,6 +708,7 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
                     placement,
                     scope=f"{placement.scope}/{stops}",
                     certain=placement.certain and not process.conditional,
+                    branch=placement.branch or process.branch,
                     detached=placement.detached or _in_background(host.source, process.origin),
                     env_open=placement.env_open
                     or (f"{process.sourced} is not read" if process.sourced else None),
@@ -729,14 +718,7 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
 
 
 def _where(host: Host, process: Process) -> Host:
-    """The host, with the file in which the command stands, and those that its script writes."""
-    sources = {one.name: one for one in (host.source, host.text) if one is not None}
-    files = {
-        name: replace(file, source=sources[file.source.name])
-        for name, file in process.written.items()
-        if file.source.name in sources
-    }
-    host = replace(host, find=first_in(files, host.find))
+    """The host, with the file in which the command stands."""
     if process.file is None:
         return host
     node = process.file.node
@@ -777,7 +759,7 @@ def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
     groups: dict[object, list[ServingPlan]] = {}
     for plan in plans:
         groups.setdefault(_says(plan), []).append(plan)
-    kept = [_of_branches(group) for group in groups.values()]
+    kept = [plan for group in groups.values() for plan in _at_once(group)]
     if len(kept) > 1:
         kept = [replace(plan, placement=replace(plan.placement, shared=True)) for plan in kept]
     return tuple(kept)
@@ -787,6 +769,14 @@ def _says(plan: ServingPlan) -> object:
     layout = [getattr(plan.layout, name) for name in LayoutFacts.__dataclass_fields__]
     facts = tuple((fact.values, fact.is_unset) for fact in (plan.model, *layout))
     return plan.engine, facts
+
+
+def _at_once(group: Sequence[ServingPlan]) -> Sequence[ServingPlan]:
+    """Plans that say the same: all of them where they run beside each other, else one."""
+    sure = not any(plan.placement.branch for plan in group)
+    if sure and all(plan.placement.detached for plan in group[:-1]):
+        return group
+    return (_of_branches(group),)
 
 
 def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:

@@ -15,7 +15,7 @@ from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Remark, Router, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers._pod import UNITS
+from shardlint.readers._pod import SHM, UNITS
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
 from shardlint.readers.kubernetes import surge
@@ -28,6 +28,8 @@ from shardlint.readers.rendered import (
     key_of,
     listing,
     mapping,
+    memory_volume,
+    on_nodes,
     option,
     scalar,
     settled,
@@ -288,19 +290,13 @@ class _Spec:
         return head is not None and worker is not None and head.value == worker.value
 
     def _mounts(self) -> Iterator[Node]:
-        if self._shm() is not None:
-            like = self._shm() or self.node
-            yield mapping(
-                like, (("name", scalar("shm", like)), ("mountPath", scalar("/dev/shm", like)))
-            )
+        if (size := self._shm()) is not None:
+            yield memory_volume("shm", size, SHM)[0]
         yield from items(self.node.get("extraVolumeMounts"))
 
     def _volumes(self) -> Iterator[Node]:
         if (size := self._shm()) is not None:
-            memory = (("medium", scalar("Memory", size)), ("sizeLimit", size))
-            yield mapping(
-                size, (("name", scalar("shm", size)), ("emptyDir", mapping(size, memory)))
-            )
+            yield memory_volume("shm", size, SHM)[1]
         yield from items(self.node.get("extraVolumes"))
 
     def _shm(self) -> Node | None:
@@ -339,9 +335,7 @@ class _Spec:
         terms = node.get("nodeSelectorTerms")
         if terms is None or truthy(node.get("nodeName")):
             return None
-        required = mapping(terms, (("nodeSelectorTerms", terms),))
-        inner = mapping(terms, (("requiredDuringSchedulingIgnoredDuringExecution", required),))
-        return mapping(terms, (("nodeAffinity", inner),))
+        return on_nodes(terms)
 
     # ----------------------------------------------------------------------------- its copies
 
@@ -356,7 +350,7 @@ class _Spec:
                 replicas=least.or_default(unset), max_replicas=integer(keda.get("maxReplicaCount"))
             )
         replicas = integer(node.get("replicaCount"))
-        return Fleet(replicas=replicas, surge=self._surge(replicas))
+        return Fleet(replicas=replicas, surge=self._surge(replicas), at_once=chart.AT_ONCE)
 
     def _surge(self, replicas: Known[int]) -> Known[int]:
         """Unless a strategy is stated, as many new pods as there are, before an old one stops."""
