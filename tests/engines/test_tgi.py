@@ -189,7 +189,8 @@ def test_a_number_counts_although_sharding_is_off() -> None:
 
 def test_the_release_can_stand_in_the_name_of_the_image() -> None:
     image = (
-        "us-docker.pkg.dev/x/gcr.io/huggingface-text-generation-inference-cu121.2-1.ubuntu.py310"
+        "us-docker.pkg.dev/deeplearning-platform-release/gcr.io/"
+        "huggingface-text-generation-inference-cu121.2-1.ubuntu2204.py310"
     )
     plan = project(manifest(2, image), "m.yaml").plans[0]
     assert "2-1" == plan.tag.only
