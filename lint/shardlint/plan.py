@@ -725,8 +725,9 @@ class Refused:
 class Remark:
     """What there is to say about a word that the engine's parser accepts.
 
-    `kind`: "deprecated", "redundant", "abbreviated", "ignored" or "conflict". `flag` is the
-    option's place among those of the plan, `replaced_by` what to write for it.
+    `kind`: "deprecated", "redundant", "abbreviated", "ignored", "conflict" or "upkeep" (of the
+    engine itself). `flag` is the option's place among those of the plan, `replaced_by` what to
+    write for it.
     """
 
     kind: str
@@ -911,7 +912,7 @@ class Reading:
     """What an engine makes of a launch: where its options start and what they say.
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
-    whatever its options say.
+    whatever its options say. `variables` are the facts that a variable states, with its text.
     """
 
     engine: str
@@ -929,3 +930,4 @@ class Reading:
     releases: Known[Releases] = Known.unset()
     """Those of the possible releases that take every word, where only some do."""
     counted: tuple[str, ...] = ()
+    variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))

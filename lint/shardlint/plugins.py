@@ -158,7 +158,10 @@ class World:
             if f"layout.{item.name}" in self.values:
                 made[item.name] = getattr(self.layout, item.name)
                 continue
-            known = getattr(self.plan.effective, item.name).values
+            fact: Known[Any] = getattr(self.plan.effective, item.name)
+            if fact.is_unset:
+                continue  # the engine has no such thing
+            known = fact.values
             if len(known) != 1:
                 return None
             made[item.name] = known[0]

@@ -155,7 +155,8 @@ def components(node: Node, path: str) -> Iterator[Component]:
         yield Component(
             object=node, kind=kind, name=name, node=part, path=f"{path}/spec{below}", older=older,
             metadata=() if older else ("spec", *where, "podTemplate"),
-            shared=(common,) if common is not None else (), framework=framework,
+            shared=(common,) if common is not None else (),
+            framework=framework or dynamo.named_after(name),
         )  # fmt: skip
 
 
@@ -476,6 +477,9 @@ def _joined(plan: ServingPlan, of: Component, main: Node, releases: Known[Releas
     if plan.engine == "sglang" and plan.layout.nnodes.is_unset:
         told = nodes.map(lambda count: count, "derived")
         return replace(plan, effective=replace(plan.effective, nnodes=told))
+    if plan.engine == "trtllm":
+        told = nodes.map(lambda count: count, "derived")
+        return _effective(plan, nnodes=told, executor=Known.of(dynamo.MPI, how="derived"))
     if plan.engine != "vllm" or _by_itself(plan):
         return plan
     return _spread(plan, of, main, releases)
