@@ -22,13 +22,12 @@ from shardlint.plugins import Plugins
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
 from shardlint.reports import builtin as reports
-from shardlint.sizing.throughput import Load, NotModelled, Workload
+from shardlint.sizing.loads import Load, NotModelled
+from shardlint.sizing.throughput import Workload
 
 NEAR: Final = 0.03
 OWN_TABLES: Final = "NVIDIA/TensorRT-LLM"
 """Tables by release: one release's numbers are not compared with another's."""
-OTHER_NAMES: Final[Mapping[str, str]] = {"zhipuai": "zai-org"}
-"""Publishers that go by another name now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +63,9 @@ class Row:
     @property
     def question(self) -> dict[str, Any]:
         """As a line of a batch; the longest request is the one that was measured."""
-        owner, _, name = self.model.partition("/")
         return {
-            "model": f"{OTHER_NAMES.get(owner, owner)}/{name}",
-            "gpu": self.gpu, "engine": self.engine, "engine_version": self.version,
+            "model": self.model, "gpu": self.gpu,
+            "engine": self.engine, "engine_version": self.version,
             "tp": self.tp, "pp": self.pp, "attention_dp": self.attention_dp, "ep": self.ep,
             "quantization": self.precision, "kv_cache_dtype": self.kv,
             "max_model_len": self.isl + self.osl + 16,
@@ -163,7 +161,9 @@ class Score:
 
 
 def score(measured: Sequence[Row], predicted: Sequence[float]) -> Score:
-    errors = sorted(abs(ours / row.tok_s - 1) for row, ours in zip(measured, predicted, strict=True))
+    errors = sorted(
+        abs(ours / row.tok_s - 1) for row, ours in zip(measured, predicted, strict=True)
+    )
     groups: dict[Any, list[tuple[Row, float]]] = {}
     for row, ours in zip(measured, predicted, strict=True):
         groups.setdefault(row.group, []).append((row, ours))

@@ -24,35 +24,36 @@ import operator
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-import shardlint.sizing.throughput as model  # noqa: E402
-from shardlint.sizing.throughput import (  # noqa: E402
-    DATA,
-    Load,
-    Throughput,
-    parameters_of,
-    table,
-    throughput,
-)
+from shardlint.sizing import loads  # noqa: E402
+from shardlint.sizing import throughput as model  # noqa: E402
+from shardlint.sizing.loads import Load  # noqa: E402
+from shardlint.sizing.parameters import DATA, parameters_of, table  # noqa: E402
+from shardlint.sizing.throughput import Throughput, throughput  # noqa: E402
 from throughput_rows import Case, cases, rows, scores  # noqa: E402
+
+Line: TypeAlias = tuple[float, float, float, str, str]
 
 FOLDS: Final = 8
 STEPS: Final = 14
+MOST_STEP: Final = 0.7
+ENOUGH: Final = 30
+"""Rows of plain models from which on a card or an engine counts as measured."""
 WIDTH: Final = 0.15
 """Residuals above this count as their size."""
 PULL: Final = 0.4
 """How strongly a parameter is held where it starts, in units of its logarithm."""
-PARAMETERS: Final[Mapping[str, tuple[float, float, float, str, str]]] = {
+PARAMETERS: Final[dict[str, Line]] = {
     "weights_rate": (0.85, 0.5, 1, "share", "of the memory's rate, reading weights"),
     "experts_rate": (0.8, 0.3, 1, "share", "of the memory's rate, reading experts"),
     "cache_rate": (0.8, 0.3, 1, "share", "of the memory's rate, reading the KV cache"),
@@ -63,13 +64,12 @@ PARAMETERS: Final[Mapping[str, tuple[float, float, float, str, str]]] = {
     "amd_bandwidth": (0.9, 0.5, 1, "share", "of the memory's rate on AMD against NVIDIA"),
     "layer_us": (30, 5, 100, "us", "launch and tail of one layer"),
     "expert_layer_us": (22, 1, 100, "us", "more in a layer of experts"),
-    "expert_ranks_us": (3, 0.01, 50, "us", "more where experts are shared out"),
     "step_ms": (1.3, 0.05, 5, "ms", "scheduling and sampling of a step"),
     "request_us": (10, 0.5, 40, "us", "scheduling and sampling of one request"),
     "message_growth": (0.33, 0.01, 1, "share", "more latency for each doubling of ranks"),
     "all_to_all": (1, 0.05, 5, "share", "latency of an all-to-all against an all-reduce"),
     "skew": (0.8, 0.2, 1, "share", "of the tokens choose experts as if at random"),
-    "imbalance": (0.3, 0.01, 2, "share", "spread of the fullest rank of experts"),
+    "imbalance": (0.1, 0.001, 0.35, "share", "more on the fullest of twice as many expert ranks"),
     "engine.vllm.layer": (1.5, 0.5, 3, "factor", "on layer_us"),
     "engine.sglang.layer": (1.5, 0.5, 3, "factor", "on layer_us"),
     "engine.vllm.request": (2, 0.5, 5, "factor", "on request_us"),
@@ -87,7 +87,7 @@ PARAMETERS: Final[Mapping[str, tuple[float, float, float, str, str]]] = {
 FIXED: Final = {
     "overlap": (1.2, "exponent", "of reading and computing: 1 one after the other, more: beside"),
 }
-FIRST: Final = {
+FIRST: Final[dict[str, Line]] = {
     "first_ms": (60, 1, 500, "ms", "to the first token beside the work"),
     "first_prefill": (1.0, 0.2, 3, "factor", "on the prefill of the request itself"),
     "first_steps": (4.0, 0.2, 20, "steps", "that a new request waits"),
@@ -186,8 +186,8 @@ class Problem:
                 right[i] = -_dot(bent, at) - PULL**2 * away[i]
             for _ in range(6):
                 move = _solve(normal, right, damping)
-                tried = [self._bounded(name, log + max(-0.7, min(0.7, step)))
-                         for name, log, step in zip(self.names, logs, move, strict=True)]  # fmt: skip
+                moves = zip(self.names, logs, move, strict=True)
+                tried = [self._moved(name, log, step) for name, log, step in moves]
                 new = values | {n: math.exp(log) for n, log in zip(self.names, tried, strict=True)}
                 then = self.residuals(new)
                 cost = self.cost(then, tried)
@@ -207,16 +207,20 @@ class Problem:
         moved = self.residuals(values | {name: values[name] * math.exp(small)})
         return [(after - before) / small for after, before in zip(moved, at, strict=True)]
 
-    def _bounded(self, name: str, log: float) -> float:
+    def _moved(self, name: str, log: float, step: float) -> float:
+        """No parameter doubles at once, none leaves its bounds."""
         _, least, most, *_ = self.limits[name]
-        return max(math.log(least), min(math.log(most), log))
+        moved = log + max(-MOST_STEP, min(MOST_STEP, step))
+        return max(math.log(least), min(math.log(most), moved))
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(map(operator.mul, one, other))
 
 
-def _solve(normal: Sequence[Sequence[float]], right: Sequence[float], damping: float) -> list[float]:
+def _solve(
+    normal: Sequence[Sequence[float]], right: Sequence[float], damping: float
+) -> list[float]:
     """The damped step: elimination with pivots."""
     size = len(right)
     rows = [
@@ -274,7 +278,9 @@ def _spread(name: str) -> int:
 def foretold(measured: Sequence[Case]) -> list[Throughput]:
     """Each row by parameters that did not see its family on its card."""
     of = folds(measured)
-    others = [[c for c, at in zip(measured, of, strict=True) if at != fold] for fold in range(FOLDS)]
+    others = [
+        [c for c, at in zip(measured, of, strict=True) if at != fold] for fold in range(FOLDS)
+    ]
     forked = get_context("fork")  # parts are handed over as they are: they cannot be pickled
     with ProcessPoolExecutor(2, forked, _PARTS.extend, (others,)) as pool:
         values = list(pool.map(_fitted, range(FOLDS)))
@@ -288,13 +294,28 @@ def seen(measured: Sequence[Case]) -> dict[str, Any]:
     """What the rows cover."""
     batches = [speed.batch / case.row.gpus for case, speed in zip(
         measured, speeds(measured, start()), strict=True)]  # fmt: skip
+    dense = [case for case in measured if case.found and not case.found.model.moe]
     return {
-        "cards": sorted({case.row.gpu for case in measured}),
-        "engines": sorted({_engine(case) for case in measured}),
+        "cards": _enough(dense, lambda case: case.row.gpu),
+        "engines": _enough(dense, _engine, models=2),
         "isl": [min(c.row.isl for c in measured), max(c.row.isl for c in measured)],
         "osl": [min(c.row.osl for c in measured), max(c.row.osl for c in measured)],
         "batch_per_gpu": [math.floor(10 * min(batches)) / 10, math.ceil(max(batches))],
     }
+
+
+def _enough(dense: Sequence[Case], key: Callable[[Case], str], models: int = 1) -> list[str]:
+    """Those of which enough was measured, on more than one layout and so many models."""
+    groups: dict[str, list[Case]] = {}
+    for case in dense:
+        groups.setdefault(key(case), []).append(case)
+    return sorted(
+        name
+        for name, members in groups.items()
+        if len(members) >= ENOUGH
+        and len({case.row.layout for case in members}) > 1
+        and len({case.row.family.split("|")[0] for case in members}) >= models
+    )
 
 
 def _engine(case: Case) -> str:
@@ -324,10 +345,9 @@ def errors(measured: Sequence[Case], told: Sequence[Throughput]) -> dict[str, An
 def result(measured: Sequence[Case]) -> dict[str, Any]:
     values = fitted(measured)
     told = foretold(measured)
-    lines = {**{n: (unit, text) for n, (*_, unit, text) in PARAMETERS.items()},
-             **{n: (unit, text) for n, (_, unit, text) in FIXED.items()},
-             **{n: (unit, text) for n, (*_, unit, text) in FIRST.items()},
-             "first_bound": ("factor", "above which one time of ten to the first token lies")}  # fmt: skip
+    lines = {name: (unit, text) for name, (*_, unit, text) in (PARAMETERS | FIRST).items()}
+    lines |= {name: (unit, text) for name, (_, unit, text) in FIXED.items()}
+    lines["first_bound"] = ("factor", "above which one time of ten to the first token lies")
     kept = {
         name: {"value": _short(values[name]), "unit": unit, "of": text}
         | ({"range": list(PARAMETERS[name][1:3])} if name in PARAMETERS else {})
@@ -363,10 +383,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--evidence", type=Path, required=True, help="throughput.jsonl")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
     given = parser.parse_args(argv)
-    known = dict(table())
     measured = [case for case in cases(rows(given.evidence, "A")) if usable(case)]
-    with patch.object(model, "table", lambda: known):
-        known["seen"] = seen(measured)  # how sure an estimate is hangs on it
+    known = {**table(), "seen": seen(measured)}  # how sure an estimate is hangs on it
+    with patch.object(loads, "table", lambda: known), patch.object(model, "table", lambda: known):
         measured = [case for case in cases(rows(given.evidence, "A")) if usable(case)]
         made = result(measured)
     text = json.dumps(made, indent=1) + "\n"

@@ -39,8 +39,10 @@ from shardlint.plan import (
     SharedMemory,
     Site,
     at_most,
+    by_release,
     divides,
     divides_either,
+    series,
 )
 from shardlint.plugins import (
     ConstraintRule,
@@ -49,6 +51,7 @@ from shardlint.plugins import (
     Found,
     LayoutRule,
     Note,
+    Platform,
     Plugins,
     Problem,
     ReadContext,
@@ -103,6 +106,7 @@ __all__ = [
     "Origin",
     "Partner",
     "Placement",
+    "Platform",
     "Plugins",
     "Position",
     "Problem",
@@ -141,6 +145,7 @@ __all__ = [
     "accepted",
     "apply",
     "at_most",
+    "by_release",
     "combine",
     "decide",
     "divides",
@@ -152,4 +157,5 @@ __all__ = [
     "ranks_of",
     "refuses",
     "says",
+    "series",
 ]  # fmt: skip

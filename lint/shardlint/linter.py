@@ -517,4 +517,5 @@ def _fingerprint(hit: _Hit, seen: dict[str, int]) -> str:
     path = hit.owner.path if hit.owner is not None else ""
     key = "|".join((hit.rule.id, hit.found.at.file, path))
     seen[key] = seen.get(key, 0) + 1
-    return hashlib.sha256(f"{key}|{seen[key]}".encode()).hexdigest()[:20]
+    text = f"{key}|{seen[key]}".encode("utf-8", "surrogateescape")  # a name need not be UTF-8
+    return hashlib.sha256(text).hexdigest()[:20]

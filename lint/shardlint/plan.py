@@ -7,14 +7,15 @@ dataclasses here (`Layout`, `ModelFacts`, `Device`, `Ranks`, `Constraint`): numb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from shardlint.known import Known, Text, combine
+from shardlint.known import Case, Known, T, Text, combine
 from shardlint.matrices import Block, StateGroup
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Span
@@ -59,6 +60,39 @@ class Releases:
         since_v, until_v = version(since) if since else None, version(until) if until else None
         assert low is not None and high is not None
         return not (since_v and high < since_v) and not (until_v and low >= until_v)
+
+
+def series(text: str) -> Releases | None:
+    """The releases that a version means: one, or with two numbers all of that series."""
+    plain = re.sub(r"\.[x*]$", "", text.strip())
+    found = version(plain)
+    if found is None or found.local is not None or len(found.release) < 2:
+        return None
+    if len(found.release) > 2 or found.is_prerelease:
+        return Releases(str(found), str(found))
+    return Releases(str(found), f"{found}.{LAST_OF_SERIES}")
+
+
+LAST_OF_SERIES = 999
+
+
+def by_release(
+    label: str, releases: Known[Releases], since: str, new: Known[T], old: Known[T]
+) -> Known[T]:
+    """What holds `since` a release, and before: one of the two, or both as what is possible."""
+    if not releases.is_known or all(span.within(since, None) for span in releases.values):
+        return new
+    if not any(span.meets(since, None) for span in releases.values):
+        return old
+    if not (new.is_known and old.is_known):
+        return new if not new.is_known else old
+    if new.values == old.values:
+        return new
+    both = ((new, f"{since} or newer"), (old, f"older than {since}"))
+    cases = tuple(
+        Case(case.value, (*case.given, (label, when))) for fact, when in both for case in fact.cases
+    )
+    return replace(new, cases=cases, assumes=new.assumes | old.assumes)
 
 
 # ------------------------------------------------------------------- plain facts of one world
@@ -504,7 +538,9 @@ class Placement:
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
-    hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
+    hardware slice), "shared" (a share of a card) or "neuron" (a device with several cores);
+    `uncounted` is why such units are not what ranks run on. `claim` is a claim of devices that is
+    one and the same for all pods. `device_ids` are the devices of `scope` that
     the process sees, by index or UUID.
 
     `shm_bytes` is the size of /dev/shm, `memory_bytes` the memory limit of the container; with
@@ -517,6 +553,10 @@ class Placement:
     how long the engine may take to start before a probe ends it, `probe` the one that does, and
     `ready_probe` the one that must succeed before the pod counts as ready;
     `ordered`: pods of one object start one after the other, each when the one before is ready.
+
+    `node_labels` are the labels that a node must have, one map for each way to be taken; a label
+    has the values of which one is asked for, none where they are not known. `pool` is the pool of
+    the configuration that the plan runs in, `price` what one GPU of it costs in an hour.
 
     `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
     its largest; `driver_devices` that of its node on which the engine itself is started.
@@ -542,10 +582,15 @@ class Placement:
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
     nodes: Known[int] = Known.unset()
+    node_labels: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    pool: Known[str] = Known.unset()
+    price: Known[float] = Known.unset()
     network: Known[str] = Known.unset()
     link: Known[str] = Known.unset()
     link_domain: Known[int] = Known.unset()
     device_kind: Known[str] = Known.unset()
+    uncounted: str | None = None
+    claim: Known[str] = Known.unset()
     device_ids: Known[tuple[str, ...]] = Known.unset()
     scope: str = ""
     shm_bytes: Known[int] = Known.unset()
@@ -607,12 +652,16 @@ class Scaler:
 @record(kw_only=True)
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
-    stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
-    engine, of as many pods as it takes; `groups`: the object makes the group of pods of one."""
+    stop, where none of those may stop first, and `at_once` how to write that one may (without: it
+    cannot be written); with `renewed` an update starts a whole Ray cluster beside the old one.
+    `scaler` changes the number. `whole`: one is a whole engine, of as many pods as it
+    takes; `groups`: the object makes the group of pods of one."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
+    at_once: str | None = None
+    renewed: bool = False
     scaler: Scaler | None = None
     whole: bool = False
     groups: bool = False
@@ -676,8 +725,9 @@ class Refused:
 class Remark:
     """What there is to say about a word that the engine's parser accepts.
 
-    `kind`: "deprecated", "redundant", "abbreviated", "ignored" or "conflict". `flag` is the
-    option's place among those of the plan, `replaced_by` what to write for it.
+    `kind`: "deprecated", "redundant", "abbreviated", "ignored", "conflict" or "upkeep" (of the
+    engine itself). `flag` is the option's place among those of the plan, `replaced_by` what to
+    write for it.
     """
 
     kind: str
@@ -743,8 +793,12 @@ class ServingPlan:
     owner: tuple[str, str] | None = None
     """Kind and name of the object that its pods belong to."""
     role: str | None = None
+    group: str | None = None
+    """The id of the group of plans that do its requests together."""
     platform: str | None = None
     """The operator or chart that makes pods of it."""
+    platform_releases: Known[Releases] = Known.unset()
+    """The releases of it that are possible, where something is known of them."""
     namespace: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Labels of the pods, which selectors look at."""
@@ -794,6 +848,15 @@ class ServingPlan:
             value = getattr(value, part)
         assert isinstance(value, Known)
         return value
+
+
+@record
+class Group:
+    """Plans of one object that serve one name together, each a part of every request."""
+
+    id: str
+    name: str
+    plans: tuple[ServingPlan, ...]
 
 
 @record(kw_only=True)
@@ -849,7 +912,7 @@ class Reading:
     """What an engine makes of a launch: where its options start and what they say.
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
-    whatever its options say.
+    whatever its options say. `variables` are the facts that a variable states, with its text.
     """
 
     engine: str
@@ -867,3 +930,4 @@ class Reading:
     releases: Known[Releases] = Known.unset()
     """Those of the possible releases that take every word, where only some do."""
     counted: tuple[str, ...] = ()
+    variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))

@@ -149,6 +149,12 @@ def bundled(image: str) -> bool:
     return bool(_any_of("bundles").search(repository(image)))
 
 
+def release_in_name(image: str) -> str | None:
+    """The release in the name of an image that has no tag: `...-cu121.2-1.ubuntu2204.py310`."""
+    match = _any_of("named_releases").search(image)
+    return next((group for group in match.groups() if group), None) if match else None
+
+
 def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
     """The image or a variable says that the engine runs on CPUs and needs no GPU."""
     named = any(re.search(pattern, (image or "").lower()) for pattern in _data()["cpu_images"])

@@ -16,18 +16,10 @@ from shardlint.plan import Device, Layout, ModelFacts, Options, Ranks, Releases,
 from shardlint.project import Setup
 from shardlint.record import record
 from shardlint.sizing.bands import band
+from shardlint.sizing.loads import Load, NotModelled, load, work
 from shardlint.sizing.memory import capacity, footprint
 from shardlint.sizing.storage import PLAIN, WIDE, Scheme, Storage, record_of, storage
-from shardlint.sizing.throughput import (
-    Load,
-    NotModelled,
-    Throughput,
-    Work,
-    Workload,
-    load,
-    throughput,
-    work,
-)
+from shardlint.sizing.throughput import Throughput, Workload, throughput
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]
 
@@ -58,8 +50,9 @@ class Estimate:
     """What one GPU holds, the fullest of its replica.
 
     `gpus` are those of one replica, `dp_ranks` its KV caches. `max_context` is the longest request,
-    in tokens, that the cache holds and the model takes; None where the cache is not known. `load`
-    is what one GPU does, `speed` how fast that is under the workload that is asked for.
+    in tokens, that the cache holds and the model takes; None where the cache is not known.
+    `refused`: the engine does not start so. `load` is what one GPU does, `speed` how fast that is
+    under the workload that is asked for.
     """
 
     asked: Asked | None
@@ -74,6 +67,7 @@ class Estimate:
     fits: bool
     verdict: Verdict
     max_context: int | None
+    refused: bool
     load: Load | NotModelled
     speed: Throughput | NotModelled
     assumptions: tuple[str, ...]
@@ -208,6 +202,7 @@ class Estimator:
             parts = ", ".join(sorted(lost))
             raise EstimateError(f"how these weights of {facts.id} are stored is not known: {parts}")
         margin = band(model, made)
+        said_refusal = _said_refusal(engine, release, layout, model, device)
         return Estimate(
             asked=None,
             model=model,
@@ -221,12 +216,13 @@ class Estimator:
             fits=_slack(made) >= 0,
             verdict=_verdict(made, margin),
             max_context=_longest(made, model),
+            refused=bool(said_refusal),
             load=NO_WORKLOAD,
             speed=NO_WORKLOAD,
             assumptions=tuple(
                 dict.fromkeys(
                     (*said, *said_length, *said_storage, *made.assumes, *_said_of(made),
-                     *_said_refusal(engine, release, layout, model, device))
+                     *said_refusal)
                 )
             ),
         )  # fmt: skip
@@ -241,27 +237,34 @@ class Estimator:
         kept = self._kept.get(key)
         if kept is None or kept[0] is not model:
             kept = self._kept[key] = (model, work(model))
-        if found.verdict == "does_not_fit":
-            does_not_fit = NotModelled(why="it does not fit")
-            return replace(found, load=does_not_fit, speed=does_not_fit)
-        # where it is doubtful whether it fits, as much is left as fits in the best case
-        free = made.kv + found.band.above if found.verdict == "tight" else None
-        one = load(
-            model, kept[1], found.ranks, found.layout, made, found.device, engine, free
-        )  # fmt: skip
-        if isinstance(one, NotModelled):
-            return replace(found, load=one, speed=one)
         length, longest = asked.isl + asked.osl, made.settings.max_model_len
         if longest is not None and length > longest:
-            speed: Throughput | NotModelled = NotModelled(
-                why=f"requests of {length:,} tokens are longer than the longest of {longest:,}"
-            )
-        else:
-            speed = throughput(one, Workload(asked.isl, asked.osl, asked.concurrency))
-        said = found.assumptions
-        if asked.concurrency is None and isinstance(speed, Throughput):
+            why = f"requests of {length:,} tokens are longer than the longest of {longest:,}"
+            return _without(found, why)
+        verdict, said = found.verdict, found.assumptions
+        if asked.max_model_len is None and verdict != "fits":
+            # a shorter longest request could be asked for: that of the workload
+            short = replace(made, settings=replace(made.settings, max_model_len=length))
+            verdict = _verdict(short, found.band)
+            said += (f"for throughput, the longest request is taken to have {length:,} tokens",)
+        if found.refused:
+            return _without(found, "the engine does not take this layout")
+        if verdict == "does_not_fit":
+            return _without(found, "it does not fit")
+        # where it is doubtful whether it fits, so much is left as in the best case
+        free = made.kv + found.band.above if verdict == "tight" else None
+        one = load(model, kept[1], found.ranks, found.layout, made, found.device, engine, free)
+        if isinstance(one, NotModelled):
+            return _without(found, one.why)
+        speed = throughput(one, Workload(asked.isl, asked.osl, asked.concurrency))
+        if asked.concurrency is None:
             said += ("concurrency is not stated: as many requests as fit are taken",)
         return replace(found, load=one, speed=speed, assumptions=said)
+
+
+def _without(found: Estimate, why: str) -> Estimate:
+    none = NotModelled(why=why)
+    return replace(found, load=none, speed=none)
 
 
 def estimate(setup: Setup, asked: Asked) -> Estimate:

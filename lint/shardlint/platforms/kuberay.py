@@ -28,6 +28,9 @@ PASSED_OVER = re.compile(
 
 START_GPUS = "num-gpus"
 
+NEW_CLUSTER = "NewCluster"
+"""How a RayService is updated by default: a second cluster, then the first one is deleted."""
+
 BUILDERS = re.compile(r"ray\.serve\.llm\b.*")
 """Import paths of applications that Ray Serve LLM builds."""
 
@@ -41,6 +44,16 @@ FRACTION = "VLLM_RAY_PER_WORKER_GPUS"
 
 ONE_NODE = "STRICT_PACK"
 """The strategy that keeps a replica on one node; the default, PACK, takes more if it must."""
+
+
+APART = ("SPREAD", "STRICT_SPREAD")
+"""Strategies that put the bundles of a replica on different nodes, if they can or at any rate."""
+
+RANKS_APART = re.compile(r"ray\.serve\.llm(\.\w+)*:build_dp\w*")
+"""Builders that start each data parallel rank as a replica; all of one group together, or none."""
+
+RENAMED = ("num_router_replicas", "num_ingress_replicas")
+"""A key of `experimental_configs` that is refused under its old name."""
 
 
 def strategy_key(keys: Iterable[str]) -> str | None:

@@ -26,12 +26,14 @@ from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
+from shardlint.readers.overlays import OverlayReader
 from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.shell import ShellReader
 from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
 from shardlint.readers.systemd import SystemdReader
+from shardlint.readers.vllmruntime import VLLMRuntimeReader
 
 
 @hookimpl
@@ -43,6 +45,7 @@ def shardlint_readers() -> Iterable[Reader]:
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),
+        VLLMRuntimeReader(),
         LeaderWorkerSetReader(),
         KnativeReader(),
         KthenaReader(),
@@ -64,4 +67,5 @@ def shardlint_readers() -> Iterable[Reader]:
         KServeReader(),
         KServeLLMReader(),
         KustomizeReader(),
+        OverlayReader(),
     )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import kserve
 from shardlint.plugins import Absorbed, ReadContext, ReadResult
 from shardlint.readers.edits import remove_item
@@ -173,7 +173,7 @@ def _found_runtime(
     if own:
         return own[-1], None
     others: dict[str, _Runtime] = {}
-    for found in _named(elsewhere(context, *RUNTIMES, word=name), name, space):
+    for found in _named(elsewhere(context, *RUNTIMES, name=name), name, space):
         others.setdefault(found.node.source.name, found)
     folder = _folder(service.source.name)
     near = [item for file, item in others.items() if _folder(file) == folder]
@@ -206,6 +206,7 @@ class _Service:
 
     def __init__(self, node: Node, path: str, context: ReadContext) -> None:
         self.node, self.path, self.context = node, path, context
+        self.releases = context.platform(kserve.NAME)
         self.source = node.source
         self.predictor = _map(node.get("spec", "predictor"))
         self.runtime: _Runtime | None = None
@@ -230,11 +231,10 @@ class _Service:
             kind="InferenceService",
             path=self.path,
             platform=kserve.NAME,
-            fleet=self._fleet(self.predictor),
-            **more,
+            **{"fleet": self.fleet(self.predictor), **more},
         )
 
-    def _fleet(self, predictor: Node) -> Fleet:
+    def fleet(self, predictor: Node) -> Fleet:
         """`minReplicas`, else what the autoscaler is told in an annotation."""
         places = (predictor.get("annotations"), self.node.get("metadata", "annotations"))
         notes = [item for item in places if item is not None]
@@ -441,17 +441,38 @@ class _Group:
         tp, pp = self.sizes.known("tp"), self.sizes.known("pp")
         if self.mp:
             return combine(kserve.mp_group, tp, pp)
-        head, worker = _requested(self.head), _requested(self.container)
-        found = combine(_ray, tp, pp, head, worker)
+        found = self._grouped_by_release(tp, pp)
         if found.only is None or (found.only.nodes > 0 and found.only.head > 0):
             return found
         return Known.unknown("the sizes are no numbers of GPUs", found.origin)
+
+    def _grouped_by_release(self, tp: Known[int], pp: Known[int]) -> Known[kserve.Group]:
+        """How KServe counts the pods, which it has done in another way in older releases."""
+        head, worker = _requested(self.head), _requested(self.container)
+        none: Known[kserve.Group] = Known.unknown(
+            f"{kserve.LABEL} knows `workerSpec` from {kserve.GROUPS_SINCE} on"
+        )
+        releases = self.service.releases
+        stages = by_release(
+            kserve.LABEL, releases, kserve.GROUPS_SINCE, combine(kserve.mp_group, tp, pp), none
+        )
+        counted = combine(_ray, tp, pp, head, worker)
+        return by_release(kserve.LABEL, releases, kserve.COUNTED_SINCE, counted, stages)
+
+    def _when_counted(self) -> str | None:
+        """When the requests of GPUs decide how many pods there are, as a clause; None: never."""
+        spans = self.service.releases.values
+        if self.mp or (spans and not any(s.meets(kserve.COUNTED_SINCE, None) for s in spans)):
+            return None
+        always = all(span.within(kserve.COUNTED_SINCE, None) for span in spans)
+        return "" if always else f"from {kserve.COUNTED_SINCE} on "
 
     # ------------------------------------------------------------------------------- what it says
 
     def told(self, shown: kserve.Runtime | None) -> dict[str, Any]:
         made: dict[str, Any] = {
             "role": "head",
+            "fleet": self._fleet(),
             "remarks": tuple(self._remarks()),
             "refused": tuple(self._refused()),
             "effective": MappingProxyType(dict(self._effective())),
@@ -465,6 +486,17 @@ class _Group:
         if stated.is_unset or (head.only is not None and head.only != stated.only):
             made["placement"] = MappingProxyType({"gpus_per_pod": head})
         return made
+
+    def _fleet(self) -> Fleet:
+        """The workers are started once more before old ones stop, unless they are recreated."""
+        predictor = self.service.predictor
+        assert predictor is not None
+        fleet = self.service.fleet(predictor)
+        kind = predictor.string("deploymentStrategy", "type")
+        if kind not in (None, kserve.ROLLING):
+            return fleet
+        more = fleet.replicas.or_default(Known.of(1, how="defaulted")).at(self.worker.origin)
+        return replace(fleet, surge=more, at_once="`deploymentStrategy: {type: Recreate}`")
 
     def grouped(self, plan: ServingPlan) -> ServingPlan:
         nodes: Known[int] = self.group.map(lambda group: group.nodes, "derived")
@@ -514,9 +546,10 @@ class _Group:
 
     def _remarks(self) -> Iterator[Remark]:
         group = self.group.only
+        if self.group.is_known:  # the first is that of the newest releases
+            yield from self._counted(self.group.values[0])
         if group is None:
             return
-        yield from self._counted(group)
         replicas = self.service.predictor and integer(self.service.predictor.get("minReplicas"))
         if replicas and (replicas.only or 0) > 1 and group.nodes > 1 and replicas.origin:
             yield Remark(
@@ -532,7 +565,8 @@ class _Group:
 
     def _counted(self, group: kserve.Group) -> Iterator[Remark]:
         """GPUs that are written and not counted, or not those that the pods get."""
-        if self.mp or group.nodes < 2:
+        when = self._when_counted()
+        if when is None or group.nodes < 2:
             return
         requested = [_requested(node).only for node in (self.head, self.container)]
         limits = [stated for node in (self.head, self.container)
@@ -546,8 +580,8 @@ class _Group:
                 kind="ignored",
                 at=limits[0].origin,
                 message=(
-                    f"{kserve.LABEL} counts the GPUs of `requests` alone: without them it makes"
-                    f" {pods}, whatever the limits are"
+                    f"{when}{kserve.LABEL} counts the GPUs of `requests` alone: without them it"
+                    f" makes {pods}, whatever the limits are"
                 ),
                 severity="warning",
                 help="the same number under `requests` of the model and of the worker",
@@ -556,7 +590,8 @@ class _Group:
             yield Remark(
                 kind="ignored",
                 at=tp.origin,
-                message=f"no GPU is requested: {kserve.LABEL} makes {pods}, not one of {tp.value}",
+                message=f"no GPU is requested: {when}{kserve.LABEL} makes {pods}, not one of"
+                f" {tp.value}",
                 severity="warning",
                 help="`resources.requests` of the model and of the worker",
             )

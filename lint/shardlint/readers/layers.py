@@ -7,7 +7,7 @@ that it was put together from in `parts`. Scalars are those of the file that has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shardlint.platforms.kustomize import MERGE_KEYS
 from shardlint.readers.yaml_tree import MAX_DEPTH, Node, YamlError, documents
@@ -109,6 +109,23 @@ def everywhere(
     return change(node if same else with_pairs(node, pairs), key)
 
 
+def places(root: Node, pointer: str) -> Iterator[Origin]:
+    """Where an object and a part of it start, in each file that has a share in them."""
+    node: Node | None = root
+    for step in pointer.split("/")[1:]:
+        if node is not None:
+            node = (
+                node.get(int(step)) if node.kind == "list" and step.isdecimal() else node.get(step)
+            )
+    for each in (root, node) if node is not None and node is not root else (root,):
+        yield from (part.origin for part in each.parts or (each,))
+    for key in ("command", "args"):
+        found = node.get(key) if node is not None else None
+        for item in (found.items or [found]) if found is not None else []:
+            if item.style in ("|", ">"):
+                yield item.origin
+
+
 # --------------------------------------------------------------------------- strategic merge
 
 
@@ -158,7 +175,7 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     """Items of the patch come first, each with what the base has of it; then those of the base."""
     if any(item.string("$patch") == "replace" for item in patch.items):
         return with_items(patch, [item for item in patch.items if item.get("$patch") is None])
-    rest = {name_in(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
+    rest = by_name(base, keys)
     front: list[Node] = []
     for item in patch.items:
         name = name_in(item, keys)
@@ -171,6 +188,11 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     work.spend(len(base.items) + len(patch.items))
     parts = (*_parts(patch), *_parts(base))
     return Node("list", base.span, base.source, items=[*front, *rest.values()], parts=parts)
+
+
+def by_name(base: Node, keys: Sequence[str]) -> dict[tuple[str, str], Node]:
+    """The items of a list by what they are known by; one without that is known by its place."""
+    return {name_in(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
 
 
 def name_in(item: Node, keys: Sequence[str]) -> tuple[str, str] | None:

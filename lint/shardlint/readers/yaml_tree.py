@@ -57,6 +57,9 @@ class Node:
     anchored: Span | None = None
     """Of an alias, where its content stands."""
 
+    mapped: Mapped | None = field(default=None, repr=False)
+    """The characters of a scalar that has been filled in, each with its place."""
+
     @property
     def written(self) -> Node:
         """The map or list as it stands in a file: of several, the one that was laid on last."""
@@ -134,6 +137,8 @@ class Node:
             return Text.unknown(self.origin, reason)
         if self.unknown is not None:
             return Text.unknown(self.origin, self.unknown)
+        if self.mapped is not None:
+            return Text(self.mapped, self.origin)
         if not self.alias:
             return Text(characters(self), self.origin)
         there = (Origin(self.source.name, self.anchored),) if self.anchored is not None else ()
@@ -207,7 +212,7 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
     from ruamel.yaml.reader import ReaderError
 
     builder = _Builder(source)
-    text, shift = source.text[builder.shift :], builder.shift
+    text, shift = _without_schemas(source.text)[builder.shift :], builder.shift
     try:
         return builder.build(events(text))
     except MarkedYAMLError as error:
@@ -220,6 +225,30 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
     except (ValueError, IndexError, AssertionError, RecursionError) as error:
         # The parsers fail in these ways on texts that are not YAML, and then know no place.
         raise YamlError(f"not YAML ({error})", Span(0, 0)) from None
+
+
+LONG = 1 << 17
+"""Characters from which it takes longer to read a text than to look for what need not be read."""
+_BREAK = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+_SCHEMA = re.compile(r"^kind:[ \t]*CustomResourceDefinition\b", re.MULTILINE)
+_VISIBLE = re.compile(r"[^\r\n]+")
+
+
+def _without_schemas(text: str) -> str:
+    """A long text whose definitions of custom resources are blank: every place stays where it is.
+
+    They are most of what installs an operator, and nothing is served by them.
+    """
+    if len(text) < LONG or not _SCHEMA.search(text):
+        return text
+    starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+    ends = [*(found.start() for found in _BREAK.finditer(text)), len(text)]
+    parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    kept = [
+        _VISIBLE.sub(lambda found: " " * len(found[0]), part) if _SCHEMA.search(part) else part
+        for part in parts
+    ]
+    return "---".join(kept)
 
 
 _FORBIDDEN = "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"

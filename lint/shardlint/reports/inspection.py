@@ -9,9 +9,9 @@ from typing import Any, TextIO
 from shardlint.engine import Engine
 from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_record
 from shardlint.known import Known
-from shardlint.plan import Placement, Ranks, Router, ServingPlan
+from shardlint.plan import LAST_OF_SERIES, Placement, Ranks, Releases, Router, ServingPlan
 from shardlint.project import Project
-from shardlint.reports import estimation, gpu_table
+from shardlint.reports import estimation, gpu_table, group_list
 from shardlint.reports.words import counted
 
 FIELDS = {
@@ -37,6 +37,7 @@ def as_json(project: Project, origins: bool = False) -> dict[str, Any]:
         "schema_version": 1,
         "plans": [_plan(plan, project, origins) for plan in project.plans],
         "routers": [_router(router) for router in project.routers],
+        "groups": group_list.as_records(project),
         "gpus": gpu_table.as_records(gpu_table.rows(project)),
     }
 
@@ -50,6 +51,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
     gpus = (ranks.gpus if plan.placement.wants_gpu else 0) if ranks is not None else None
+    each = None if gpus is None else _reserved(plan, gpus)
     replicas = _effective(plan, "replicas").only
     memory, why = plan_memory(plan, project)
     unknown = [{"field": item.field, "reason": item.reason} for item in plan.unknowns]
@@ -62,7 +64,8 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "file": plan.file,
         "role": plan.role,
         "platform": plan.platform,
-        "group": None,
+        "platform_version": _scalar(plan.platform_releases.map(_span)),
+        "group": plan.group,
         "stated": {
             "engine": plan.engine,
             "engine_version": plan.tag.only,
@@ -74,7 +77,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
             **{name: _scalar(_effective(plan, name)) for name in FIELDS},
         },
         "gpus_per_replica": gpus,
-        "gpus_total": gpus * replicas if gpus is not None and replicas is not None else None,
+        "gpus_total": None if each is None or replicas is None else each * replicas,
         "ranks": _ranks(ranks),
         "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
@@ -97,6 +100,8 @@ def plan_memory(plan: ServingPlan, project: Project) -> tuple[Estimate | None, s
 def _surroundings(placement: Placement) -> dict[str, Any]:
     ids = placement.device_ids.only
     return {
+        "pool": _scalar(placement.pool),
+        "price_per_gpu_hour": _scalar(placement.price),
         "host_ipc": placement.host_ipc.only,
         "host_network": placement.host_network.only,
         "memory_bytes": placement.memory_bytes.only,
@@ -202,6 +207,9 @@ def write_text(project: Project, out: TextIO) -> None:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
+    together = tuple(group_list.lines(project))
+    if together:
+        out.write("\n".join(together) + "\n\n")
     table = tuple(gpu_table.lines(gpu_table.rows(project)))
     if table:
         out.write("\n".join(table) + "\n\n")
@@ -219,7 +227,7 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     releases = " or ".join(str(item) for item in plan.versions.values)
     yield f"  engine    {label} {releases}".rstrip()
     if plan.platform is not None:
-        yield f"  platform  {plan.platform}"
+        yield f"  platform  {plan.platform}{_platform_release(plan)}"
     if plan.role is not None:
         yield f"  role      {plan.role}"
     yield f"  model     {_model(plan)}"
@@ -231,6 +239,8 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     if plan.placement.wants_gpu or devices.is_known:
         count = devices.only if devices.is_known else devices.reason
         yield f"  devices   {count}" + (f" × {gpu}" if gpu else "")
+    if plan.placement.pool.is_known:
+        yield f"  pool      {_pool(plan.placement)}"
     routing = _routing(plan, project)
     if routing is not None:
         yield f"  router    {routing['policy']}: {', '.join(routing['awareness'])}"
@@ -242,6 +252,36 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _platform_release(plan: ServingPlan) -> str:
+    """Which release of its platform counts, and whether that is only what was read."""
+    found = plan.platform_releases
+    said = " or ".join(_span(span) for span in found.values)
+    if not said:
+        return ""
+    return f" (taken to be {said})" if found.how == "defaulted" else f" {said}"
+
+
+def _span(releases: Releases) -> str:
+    """The releases; a whole series as it is written."""
+    if releases.last == f"{releases.first}.{LAST_OF_SERIES}":
+        return f"{releases.first}.x"
+    return str(releases)
+
+
+def _pool(placement: Placement) -> str:
+    """The pools of which it runs in one, and what is known of that."""
+    said = [" or ".join(placement.pool.values)]
+    card, size, nodes = placement.gpu, placement.gpus_per_node.only, placement.nodes.only
+    name = " or ".join(dict.fromkeys(device.name for device in card.values))
+    if card.is_known and name not in said:
+        said.append(name)
+    if size is not None and nodes is not None:
+        said.append(f"{counted(nodes, 'node')} × {counted(size, 'GPU')}")
+    if placement.price.only is not None:
+        said.append(f"{placement.price.only:,.2f} per GPU-hour")
+    return ", ".join(said)
 
 
 def _model(plan: ServingPlan) -> str:
@@ -277,5 +317,17 @@ def _fleet(plan: ServingPlan, ranks: Ranks) -> Iterator[str]:
     replicas = plan.fleet.replicas.only
     if replicas is not None and replicas != 1 and not plan.placement.wants_gpu:
         yield f"  fleet     {replicas} replicas"
-    elif replicas is not None and replicas != 1:
-        yield f"  fleet     {replicas} replicas × {ranks.gpus} GPUs = {replicas * ranks.gpus} GPUs"
+    elif replicas is not None and (replicas != 1 or _reserved(plan, ranks.gpus) != ranks.gpus):
+        each, pods = _reserved(plan, ranks.gpus), plan.placement.pods_per_group.only or 1
+        one = f"{pods} pods × {each // pods}" if pods > 1 and each % pods == 0 else str(each)
+        total = replicas * each
+        yield f"  fleet     {counted(replicas, 'replica')} × {one} GPUs = {total} GPUs"
+
+
+def _reserved(plan: ServingPlan, needed: int) -> int:
+    """GPUs that the pods of one replica are given, where that is more than the ranks need."""
+    placement = plan.placement
+    each, pods = placement.gpus_per_pod.only, placement.pods_per_group.only
+    if placement.shared or not isinstance(each, int) or pods is None:
+        return needed
+    return max(needed, each * pods)
