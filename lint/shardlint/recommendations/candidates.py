@@ -18,7 +18,8 @@ from shardlint.recommendations.layouts import Shape, shapes
 from shardlint.recommendations.measured import Measured, scale
 from shardlint.recommendations.question import Wanted
 from shardlint.record import record
-from shardlint.sizing.throughput import NotModelled, Throughput, Workload, throughput
+from shardlint.sizing.loads import NotModelled
+from shardlint.sizing.throughput import Throughput, Workload, throughput
 
 Wall: TypeAlias = Literal["fit", "latency", "throughput"]
 

@@ -10,16 +10,9 @@ from shardlint.estimates import Estimate
 from shardlint.recommendations.measured import Measured
 from shardlint.recommendations.question import Wanted
 from shardlint.record import record
-from shardlint.sizing.throughput import (
-    Bound,
-    Grade,
-    NotModelled,
-    Throughput,
-    Workload,
-    requests,
-    table,
-    throughput,
-)
+from shardlint.sizing.loads import Grade, NotModelled
+from shardlint.sizing.parameters import table
+from shardlint.sizing.throughput import Bound, Throughput, Workload, requests, throughput
 
 MOST_REPLICAS: Final = 4096
 """Replicas beyond which nobody counts on."""

@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 from shardlint.recommendations import Candidate, Recommendation, Rejected
 from shardlint.reports.colour import painter
 from shardlint.reports.words import counted, printable
-from shardlint.sizing.throughput import table
+from shardlint.sizing.parameters import table
 
 WIDTH: Final = 100
 WALLS: Final = {
