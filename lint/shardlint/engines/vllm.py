@@ -8,21 +8,23 @@ release that was opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from posixpath import basename
-from typing import Any, TypeVar
+from typing import Any
 
 from shardlint.engines import (
+    agreed,
+    command_lines,
     flags,
     launchers,
-    vllm_command,
     vllm_constraints,
     vllm_remarks,
     vllm_settings,
 )
+from shardlint.engines.command_lines import Command, Version
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.engines.vllm_command import Command, Version
+from shardlint.engines.vllm_command import VLLMDialect
 from shardlint.engines.vllm_memory import VLLMMemory
 from shardlint.footprint import MemoryRules
 from shardlint.known import Case, Known, Text, combine
@@ -31,7 +33,6 @@ from shardlint.plan import (
     SHAPE_KEPT,
     Constraint,
     Device,
-    KvBudget,
     Launch,
     Layout,
     LayoutFacts,
@@ -93,8 +94,7 @@ RELEASE_PARTS = 3
 
 ANY_RELEASE: Known[Releases] = Known((Case(Releases("0.6.0", "0.33.0")),), how="defaulted")
 
-Read = TypeVar("Read", LayoutFacts, Memory, KvBudget)
-T = TypeVar("T")
+DIALECT = VLLMDialect()
 
 
 class VLLM:
@@ -115,27 +115,27 @@ class VLLM:
         if start is None or any(word.value in HELP for word in launch.argv[start:]):
             return None
         command = self._command(launch, start)
-        found = vllm_command.versions_of(self.table, command, releases)
-        chosen = vllm_command.chosen(found, releases)
+        found = command_lines.versions_of(self.table, command, releases, DIALECT)
+        chosen = command_lines.chosen(found, releases)
         alike = {one.says: one for one in chosen}
         facts = [self._facts(one, launch, command.serve) for one in alike.values()]
         newest = chosen[-1].parsed
         omni = any(word.value == OMNI for word in command.words)
-        refused = vllm_command.refused(self.table, found, command, releases)
+        refused = command_lines.refused(self.table, found, command, releases)
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
             flags=newest.flags,
-            model=_agreed([item.model for item in facts]),
-            shape_of=_agreed([item.shape_of for item in facts]),
-            served_name=_agreed([item.served_name for item in facts]),
-            layout=_agreed_fields([item.layout for item in facts]),
-            memory=_agreed_memory([item.memory for item in facts]),
+            model=agreed.fact([item.model for item in facts]),
+            shape_of=agreed.fact([item.shape_of for item in facts]),
+            served_name=agreed.fact([item.served_name for item in facts]),
+            layout=agreed.of_fields([item.layout for item in facts]),
+            memory=agreed.of_memory([item.memory for item in facts]),
             open_ended=next((why for item in facts if (why := item.open_ended)), None),
-            options=_agreed_options([item.options for item in facts]),
+            options=agreed.of_options([item.options for item in facts]),
             refused=() if omni else refused,
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
-            releases=_taking(found),
+            releases=agreed.taking(found),
         )
 
     def _command(self, launch: Launch, start: int) -> Command:
@@ -163,8 +163,8 @@ class VLLM:
             model=_reshaped(_model(parsed, version.view, serve), parsed),
             shape_of=_reshaped(_shape_of(parsed), parsed),
             served_name=parsed.read("--served-model-name", str),
-            layout=_doubted(_layout(parsed, launch), parsed, version.view),
-            memory=_doubted(vllm_settings.memory(parsed, options), parsed, version.view),
+            layout=agreed.doubted(_layout(parsed, launch), parsed, version.view),
+            memory=agreed.doubted(vllm_settings.memory(parsed, options), parsed, version.view),
             options=options,
             open_ended=parsed.incomplete,
         )
@@ -338,14 +338,6 @@ class VLLM:
 # ------------------------------------------------------------------------------------- options
 
 
-def _taking(found: Sequence[Version]) -> Known[Releases]:
-    """The releases that refuse no word, where others do."""
-    taking = [view.release for one in found if not one.refused for view in one.views]
-    if all(not one.refused for one in found) or not taking:
-        return Known.unset()
-    return Known(tuple(Case(Releases(each, each)) for each in taking), how="derived")
-
-
 def _before_serve(argv: Sequence[Text]) -> int | None:
     """Index behind `serve` where options stand between it and `vllm`."""
     words = [word.value for word in argv]
@@ -365,49 +357,6 @@ class _Facts:
     memory: Memory
     options: dict[str, Known[Any]]
     open_ended: str | None
-
-
-def _agreed(facts: Sequence[Known[T]]) -> Known[T]:
-    """What all releases read; unknown if they do not read the same."""
-    newest = facts[-1]
-    if all((fact.values, fact.is_unset) == (newest.values, newest.is_unset) for fact in facts):
-        return newest
-    if not newest.is_known and not newest.is_unset:
-        return newest
-    origin = next((fact.origin for fact in reversed(facts) if fact.origin), None)
-    return Known.unknown("releases that are possible here read it differently", origin)
-
-
-def _agreed_fields(parts: Sequence[Read]) -> Read:
-    newest = parts[-1]
-    names = [item.name for item in fields(newest) if isinstance(getattr(newest, item.name), Known)]
-    changed: dict[str, Any] = {
-        name: _agreed([getattr(part, name) for part in parts]) for name in names
-    }
-    return replace(newest, **changed)
-
-
-def _agreed_memory(parts: Sequence[Memory]) -> Memory:
-    budget = _agreed_fields([part.budget for part in parts])
-    return replace(_agreed_fields(parts), budget=budget)
-
-
-def _agreed_options(parts: Sequence[Mapping[str, Known[Any]]]) -> dict[str, Known[Any]]:
-    names = dict.fromkeys(name for part in reversed(parts) for name in part)
-    return {name: _agreed([part.get(name, Known.unset()) for part in parts]) for name in names}
-
-
-def _doubted(facts: Read, parsed: ParsedWords, view: FlagView) -> Read:
-    """A field is not at its default while a refused option was probably meant to set it."""
-    changed: dict[str, Any] = {}
-    for flag in parsed.flags:
-        for guess in flag.candidates if flag.flag is None else ():
-            name = view.option_of(guess).field or ""
-            fact = getattr(facts, name, None)
-            if isinstance(fact, Known) and fact.is_unset:
-                reason = f"`{flag.written.value}` was probably meant to set it"
-                changed[name] = Known.unknown(reason, flag.written.place)
-    return replace(facts, **changed)
 
 
 def _release(tag: str) -> str:
