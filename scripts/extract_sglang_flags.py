@@ -18,7 +18,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -320,7 +320,7 @@ def _is_none(node: ast.expr) -> bool:
 # ------------------------------------------------------------------------- calls → records
 
 
-def record(names: list[str], keywords: Record, package: Package, module: Module) -> Record:
+def record(names: list[str], keywords: Record) -> Record:
     """What one call of add_argument registers."""
     flag = next((name for name in names if name in FIELDS), names[0])
     made: Record = {"flag": flag, "aliases": [name for name in names if name != flag]}
@@ -337,7 +337,7 @@ def record(names: list[str], keywords: Record, package: Package, module: Module)
     new = keywords.get("new_flag")
     if isinstance(new, str) and ADDED.fullmatch(new):
         made["successor"] = new.replace("=", " ")
-    if kind == "DeprecatedAction" and (why := _raised(action, keywords, package, module)):
+    if kind == "DeprecatedAction" and (why := _raised(action, keywords)):
         made["refused"] = why
     return made
 
@@ -401,9 +401,8 @@ ACTIONS = {
 }
 
 
-def _raised(action: Any, keywords: Record, package: Package, module: Module) -> str | None:
+def _raised(action: Any, keywords: Record) -> str | None:
     """The text with which the parser ends at a retired option; None if it only warns."""
-    del package, module
     if keywords.get("error_message") is not None:
         return str(keywords["error_message"])
     assert isinstance(action, Definition)
@@ -412,6 +411,25 @@ def _raised(action: Any, keywords: Record, package: Package, module: Module) -> 
 
 
 # ------------------------------------------------------------------------ packages → table
+
+
+def _barred(package: Package) -> Callable[[Any, Record], bool]:
+    """Which options a file may not set: the merger takes plain actions only, since 0.5.8."""
+    names = (f"sglang.srt.{where}server_args_config_parser" for where in ("utils.", ""))
+    merger = next((found for name in names if (found := package.module(name))), None)
+    text = ast.unparse(merger.tree) if merger is not None else ""
+    checks = "Unsupported config option" in text
+    one_value = "_takes_one_value" in text
+
+    def barred(kind: Any, words: Record) -> bool:
+        name = kind if isinstance(kind, str) else _action(kind)
+        if not checks or name in ("store", "store_true"):
+            return False
+        none = words.get("nargs", 0 if "Deprecated" in name else None)
+        valued = name == "DeprecatedAliasStoreAction" or (none is None and "Deprecated" in name)
+        return not (one_value and valued and words.get("nargs") is None)
+
+    return barred
 
 
 def release_of(path: Path) -> str:
@@ -427,7 +445,12 @@ def read(path: Path) -> Release:
     try:
         reader.run()
         made = [dict(HELP)]
-        made += [record(names, words, package, home) for names, words, home in reader.calls]
+        barred = _barred(package)
+        for names, words, _ in reader.calls:
+            row = record(names, words)
+            kind = words.get("action", "store")
+            unset = {"file": False} if barred(kind, words) else {}
+            made.append(row | unset)
         no_spelling_twice(made)
     except UnsupportedSourceError as error:
         raise UnsupportedSourceError(f"{path.name}: {error}") from None

@@ -49,7 +49,7 @@ def version_key(release: str) -> tuple[int, ...]:
 Dated = list[tuple[str, Record]]
 VARYING = (
     "aliases", "choices", "nullable", "negatable", "inverse", "default", "deprecated", "refused",
-    "successor",
+    "successor", "file",
 )  # fmt: skip
 
 

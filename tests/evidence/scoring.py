@@ -28,7 +28,7 @@ def result_of(case: Mapping[str, Any]) -> Result:
         nodes=run.get("nodes"),
         network=run.get("network"),
         link=run.get("link"),
-        engine_version={"vllm": str(version)} if version else {},
+        engine_version={_engine(case): str(version)} if version else {},
         models={model: facts} if model and facts else {},
     )
     kind = case["input"]["kind"]
@@ -36,6 +36,11 @@ def result_of(case: Mapping[str, Any]) -> Result:
     texts = {name: case["input"]["text"]}
     texts |= {item["filename"]: item["text"] for item in case.get("files", [])}
     return fixes.with_fixes(lint(Project.of_texts(told, texts)))
+
+
+def _engine(case: Mapping[str, Any]) -> str:
+    """The engine by the name that its version is told under."""
+    return "sglang" if str(case["engine"]).startswith("sglang") else "vllm"
 
 
 def missed(case: Mapping[str, Any], result: Result, rules: Iterable[str]) -> list[str]:

@@ -373,3 +373,12 @@ def _when(views: Sequence[FlagView], seen: set[int], unopened: str | None) -> st
     if all(marks[: last + 1]):
         return f"before {views[last + 1].release}"
     return f"in some releases from {views[first].release} to {views[last].release}"
+
+
+def with_file(parsed: ParsedWords) -> ParsedWords:
+    """With `--config FILE`, the file may set what is absent; in one word the file is not read."""
+    config = parsed.last("--config")
+    if config is None or config.written.value != "--config":
+        return parsed
+    name = config.value.value if config.value else None
+    return replace(parsed, elsewhere=f"{name or '--config'} holds more options")

@@ -112,3 +112,15 @@ def _farewell(label: str, name: str, warned: bool, gone: str | None) -> str:
     if warned:
         return f"`{name}` is deprecated"
     return f"`{name}` works here, and {label} {gone} does not have it"
+
+
+def unread_file(parsed: ParsedWords) -> Iterator[Remark]:
+    """`--config=FILE`: only `--config` as a word of its own is looked for."""
+    for flag in parsed.flags:
+        if flag.flag == "--config" and flag.written.value != "--config":
+            file = flag.value.value if flag.value is not None else None
+            yield Remark(
+                kind="ignored", at=flag.written.place, severity="warning",
+                message=f"{file or 'the file'} is not read: `--config` is not a word of its own",
+                help=f"write `--config {file or 'FILE'}`, in two words",
+            )  # fmt: skip

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from shardlint.known import Known, Text
+from shardlint.known import Case, Known, Text
 from shardlint.plan import Flag, Releases, version
 from shardlint.record import record
 from shardlint.source import Span
@@ -31,6 +31,9 @@ SEVERAL = ("many", "any")
 """One word or more, and any number of them."""
 END = "--"
 """Behind it every word is positional."""
+
+RELEASE_PARTS = 3
+"""Numbers in a release; a tag such as 25.09 is a date of an image."""
 
 HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[^<>]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
 """A word that something else fills in before the parser sees it."""
@@ -63,6 +66,8 @@ class Option:
     """The words None and the empty one are accepted whatever the type."""
     refused: str | None = None
     """The parser knows the option and ends at it, with this text."""
+    file: bool | None = None
+    """False: a file of options may not set it."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Option:
@@ -72,7 +77,7 @@ class Option:
             row["flag"], tuple(row["aliases"]), row["takes"], row["type"], get("default"),
             get("field"), row["negatable"], get("inverse"),
             None if choices is None else tuple(choices), get("deprecated", False),
-            get("nullable", False), get("refused"),
+            get("nullable", False), get("refused"), get("file"),
         )  # fmt: skip
 
     @property
@@ -283,7 +288,7 @@ def _kind(option: Option, negated: bool, word: str, behind: str | None) -> tuple
         known = {str(choice) for choice in option.choices}
         chosen = option.choices if option.takes in SEVERAL else value in known
     unset = value in ("", "None") and option.nullable
-    gone = option.refused is not None
+    gone = option.refused is not None, option.file
     return option.name, negated, option.takes, option.type, chosen, unset, gone
 
 
@@ -494,6 +499,13 @@ class FlagTable(FlagView):
                     found |= {at - 1, at}
         return tuple(self._view(index) for index in sorted(found))
 
+    def stated(self, tag: Known[str]) -> Known[Releases]:
+        """The release in a tag such as "v0.11.0-x86_64"; else every supported release."""
+        if tag.is_known and all(_release(value) for value in tag.values):
+            return tag.map(lambda value: Releases(_release(value), _release(value)))
+        span = Releases(self.first_release, self.last_release)
+        return Known((Case(span),), "the release is not stated", tag.origin, how="defaulted")
+
     def precedes(self, releases: Known[Releases]) -> bool:
         """Whether all of these releases are older than the first opened one."""
         known = self._data.versions[0]
@@ -564,6 +576,13 @@ class FlagTable(FlagView):
         first, last, releases = seen[0], seen[-1], self._data.releases
         gone = releases[last + 1] if last + 1 < len(releases) else None
         return History(releases[first], releases[last], gone, self._data.replaced_by.get(spelling))
+
+
+def _release(tag: str) -> str:
+    """The release that a tag names, empty if it names none."""
+    name = re.split("[-+_]", tag.removeprefix("v"), maxsplit=1)[0]
+    found = version(name)
+    return name if found and len(found.release) >= RELEASE_PARTS else ""
 
 
 def _sense(name: str) -> str:

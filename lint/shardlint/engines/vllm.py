@@ -7,9 +7,8 @@ release that was opened.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from posixpath import basename
 from typing import Any
 
@@ -22,7 +21,7 @@ from shardlint.engines import (
     vllm_remarks,
     vllm_settings,
 )
-from shardlint.engines.command_lines import Command, Version
+from shardlint.engines.command_lines import Command, Version, with_file
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
 from shardlint.engines.vllm_command import VLLMDialect
 from shardlint.engines.vllm_memory import VLLMMemory
@@ -44,7 +43,6 @@ from shardlint.plan import (
     Releases,
     ServingPlan,
     SharedMemory,
-    version,
 )
 from shardlint.record import record
 
@@ -88,9 +86,6 @@ SHM_CHECKED_SINCE = "0.27.0"
 
 HELP = ("-h", "--help")
 """With one of these the parser prints its options and ends."""
-
-RELEASE_PARTS = 3
-"""Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
 
 ANY_RELEASE: Known[Releases] = Known((Case(Releases("0.6.0", "0.33.0")),), how="defaulted")
 
@@ -157,7 +152,7 @@ class VLLM:
         )
 
     def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
-        parsed = version.parsed if launch.config is not None else _with_file(version.parsed)
+        parsed = version.parsed if launch.config is not None else with_file(version.parsed)
         options = _options(parsed, version.view, launch)
         return _Facts(
             model=_reshaped(_model(parsed, version.view, serve), parsed),
@@ -201,12 +196,7 @@ class VLLM:
     # ------------------------------------------------------------------------------- versions
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
-        """The release in a tag such as "v0.11.0-x86_64"; else every supported release."""
-        if tag.is_known and all(_release(value) for value in tag.values):
-            return tag.map(lambda value: Releases(_release(value), _release(value)))
-        span = Releases(self.table.first_release, self.table.last_release)
-        reason = "the release is not stated"
-        return Known((Case(span),), reason, tag.origin, how="defaulted")
+        return self.table.stated(tag)
 
     # ---------------------------------------------------------------------------------- layout
 
@@ -359,13 +349,6 @@ class _Facts:
     open_ended: str | None
 
 
-def _release(tag: str) -> str:
-    """The release that a tag names, empty if it names none."""
-    name = re.split("[-+_]", tag.removeprefix("v"), maxsplit=1)[0]
-    found = version(name)
-    return name if found and len(found.release) >= RELEASE_PARTS else ""
-
-
 def _telltale(parsed: ParsedWords) -> bool:
     """The words are vLLM's options although nothing names the engine."""
     used = flags.names(parsed.flags)
@@ -377,15 +360,6 @@ def _telltale(parsed: ParsedWords) -> bool:
         and len(used) > 1
         and len(TELLTALE & used) > (1 if refused else 0)
     )
-
-
-def _with_file(parsed: ParsedWords) -> ParsedWords:
-    """With `--config FILE`, the file may set what is absent; in one word the file is not read."""
-    config = parsed.last("--config")
-    if config is None or config.written.value != "--config":
-        return parsed
-    name = config.value.value if config.value else None
-    return replace(parsed, elsewhere=f"{name or '--config'} holds more options")
 
 
 def _model(parsed: ParsedWords, view: FlagView, serve: bool | None) -> Known[str]:

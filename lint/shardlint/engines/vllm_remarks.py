@@ -19,7 +19,7 @@ def remarks(
     made = [
         *command_remarks.of_table(table, "vLLM", found, command, releases),
         *_replaced(chosen.parsed),
-        *_not_read(chosen.parsed),
+        *command_remarks.unread_file(chosen.parsed),
         *_two_models(chosen, command),
         *_no_model(chosen, command),
         *_one_word(chosen),
@@ -41,18 +41,6 @@ def _replaced(parsed: ParsedWords) -> Iterator[Remark]:
                 ),
                 help="give every key in one way",
                 related=((other.written.place, "replaces the object"),),
-            )  # fmt: skip
-
-
-def _not_read(parsed: ParsedWords) -> Iterator[Remark]:
-    """`--config=FILE`: only `--config` as a word of its own is looked for."""
-    for flag in parsed.flags:
-        if flag.flag == "--config" and flag.written.value != "--config":
-            file = flag.value.value if flag.value is not None else None
-            yield Remark(
-                kind="ignored", at=flag.written.place, severity="warning",
-                message=f"{file or 'the file'} is not read: `--config` is not a word of its own",
-                help=f"write `--config {file or 'FILE'}`, in two words",
             )  # fmt: skip
 
 
