@@ -42,7 +42,7 @@ NAMESPACES = ("device", "disagg", "exec_", "lora", "memory", "mm", "model", "obs
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
 GRAMMAR = {
     "dotted": False, "pairs": False, "model_option": False, "model_required": False,
-    "module_model": False, "name_behind_model": False, "underscores": False, "positional": False,
+    "module_model": False, "name_behind_model": False, "dashes_only": True, "options_only": True,
 }  # fmt: skip
 """Python's own argparse: unique prefixes, and nothing else."""
 

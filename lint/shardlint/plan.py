@@ -835,7 +835,8 @@ class Reading:
     """What an engine makes of a launch: where its options start and what they say.
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
-    whatever its options say.
+    whatever its options say. `tied` are fields whose option says something else here, with the
+    reason.
     """
 
     engine: str
@@ -853,3 +854,4 @@ class Reading:
     releases: Known[Releases] = Known.unset()
     """Those of the possible releases that take every word, where only some do."""
     counted: tuple[str, ...] = ()
+    tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -120,10 +120,10 @@ class Grammar:
     """The module that `serve` wraps takes a positional model too."""
     name_behind_model: bool
     """--served-model-name is refused where `serve` is followed by an option."""
-    underscores: bool = True
-    """`_` equals `-` in the names of options."""
-    positional: bool = True
-    """One word may be no option: the model."""
+    dashes_only: bool = False
+    """`_` does not equal `-` in the names of options."""
+    options_only: bool = False
+    """No word but an option is taken; elsewhere the model is one."""
 
     def about(self, traits: Traits) -> tuple[bool, ...]:
         """As much of it as can matter for these words."""
@@ -267,8 +267,8 @@ class _Data:
         return leaving | {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
 
     @cached_property
-    def underscores(self) -> bool:
-        return all(row.get("underscores", True) for row in self.raw["grammars"])
+    def dashes_only(self) -> bool:
+        return any(row.get("dashes_only", False) for row in self.raw["grammars"])
 
     @cached_property
     def instead(self) -> dict[str, str]:
@@ -334,7 +334,7 @@ class FlagView:
 
     def name_of(self, word: str) -> str:
         """An option's name as the parser looks it up: without value and key."""
-        return _name(word, self.grammar.dotted, self.grammar.underscores)
+        return _name(word, self.grammar.dotted, self.grammar.dashes_only)
 
     @cached_property
     def by_name(self) -> dict[str, tuple[Option, bool]]:
@@ -569,7 +569,7 @@ class FlagTable(FlagView):
 
     def history(self, name: str) -> History | None:
         """When an option was accepted, by any of its spellings; None if it never was."""
-        spelling = _name(name, underscores=self._data.underscores)
+        spelling = _name(name, dashes_only=self._data.dashes_only)
         seen = self._data.seen(spelling)
         if not seen:
             return None
@@ -662,7 +662,7 @@ class _Parser:
 
     def has_model(self) -> bool:
         """Whether the one positional word is there: a further unknown word may be an option."""
-        if self.positionals or not self.table.grammar.positional:
+        if self.positionals or self.table.grammar.options_only:
             return True
         return any(flag.flag == "--model" for flag in self.flags)
 
@@ -753,11 +753,11 @@ class _Parser:
         return word
 
 
-def _name(word: str, dotted: bool = True, underscores: bool = True) -> str:
+def _name(word: str, dotted: bool = True, dashes_only: bool = False) -> str:
     """An option's name as the parser looks it up: without value and key."""
     name = word.partition("=")[0]
     name = name.partition(".")[0] if dotted else name
-    return name.replace("_", "-") if underscores and name.startswith("--") else name
+    return name.replace("_", "-") if name.startswith("--") and not dashes_only else name
 
 
 # ------------------------------------------------------------------------- values of options

@@ -7,8 +7,9 @@ entrypoints/engine.py) and in the packages from 0.4.0 on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from shardlint.engines import (
@@ -90,19 +91,21 @@ class SGLang(RecognisedEngine):
         chosen = command_lines.chosen(found, releases)
         alike = {one.says: one for one in chosen}
         facts = [_facts(one, launch, model) for one in alike.values()]
+        layout = agreed.of_fields([item.layout for item in facts])
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
             flags=chosen[-1].parsed.flags,
             model=agreed.fact([item.model for item in facts]),
             served_name=agreed.fact([item.served_name for item in facts]),
-            layout=agreed.of_fields([item.layout for item in facts]),
+            layout=layout,
             memory=agreed.of_memory([item.memory for item in facts]),
             open_ended=next((why for item in facts if (why := item.open_ended)), None),
             options=agreed.of_options([item.options for item in facts]),
             refused=command_lines.refused(self.table, found, command, releases),
             remarks=sglang_command.remarks(self.table, chosen, command, releases),
             releases=agreed.taking(found),
+            tied=_tied(layout),
         )
 
     def _command(self, launch: Launch, start: int) -> tuple[Command, Text | None]:
@@ -243,6 +246,16 @@ class _Facts:
     memory: Memory
     options: dict[str, Known[Any]]
     open_ended: str | None
+
+
+def _tied(layout: LayoutFacts) -> Mapping[str, str]:
+    """Options of sizes that mean another one."""
+    found: dict[str, str] = {}
+    if layout.attention_dp.how == "derived":
+        found["dp"] = f"with {sglang_settings.DP_SWITCH} it is the number of attention groups"
+    if layout.moe_tp.how == "derived":
+        found["ep"] = "experts are spread over all ranks of TP here"
+    return MappingProxyType(found)
 
 
 def _facts(version: Version, launch: Launch, model: Text | None) -> _Facts:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from shardlint.engines import flags, sglang_defaults
 from shardlint.engines.flags import FlagView, ParsedWords
-from shardlint.known import Known, combine
+from shardlint.known import Known
 from shardlint.plan import KvBudget, Layout, LayoutFacts, Memory, version
 
 GIB: Final = 2**30
@@ -47,7 +47,8 @@ def layout(parsed: ParsedWords, view: FlagView) -> LayoutFacts:
         pp=read("--pp-size", flags.size),
         dp=dp,
         attention_dp=_attention_dp(parsed, view, tp, dp),
-        ep=_experts(parsed, tp),
+        ep=read("--ep-size", flags.size),
+        moe_tp=_whole_experts(parsed),
         pcp=read("--attn-cp-size", flags.size),
         dcp=read("--dcp-size", flags.size),
         nnodes=read("--nnodes", flags.size),
@@ -75,17 +76,6 @@ def _since(view: FlagView, release: str) -> bool:
     return ours is not None and theirs is not None and ours >= theirs
 
 
-def _experts(parsed: ParsedWords, tp: Known[int]) -> Known[Any]:
-    """moe_hook.py: a way of exchange that spans the group sets the size of EP."""
-    asked: Known[Any] = parsed.read("--ep-size", flags.size)
-    told = spans_group(parsed)
-    if told.is_unset or told.only is False:
-        return asked
-    if not told.is_known:
-        return Known.unknown(told.reason or "not known", told.origin)
-    return replace(tp.or_default(Known.of(1, told.origin)), how="derived", origin=told.origin)
-
-
 def spans_group(parsed: ParsedWords) -> Known[bool]:
     """Whether experts are spread over all ranks of TP, whatever the size of EP says."""
     for name in WIDE_SWITCHES:
@@ -99,15 +89,23 @@ def _executor(parsed: ParsedWords) -> Known[Any]:
     return parsed.switched("--use-ray").map(lambda on: RAY if on else None)
 
 
+def _whole_experts(parsed: ParsedWords) -> Known[int | None]:
+    """moe_hook.py: a way of exchange that spans the group leaves every expert whole."""
+    told = spans_group(parsed)
+    if told.is_unset or told.only is False:
+        return Known.unset()
+    if not told.is_known:
+        return Known.unknown(told.reason or "not known", told.origin)
+    return Known.of(1, told.origin, how="derived")
+
+
 def _with_copies(parsed: ParsedWords, found: LayoutFacts) -> LayoutFacts:
-    """runtime_context.py: data parallel experts take their part of the ranks."""
+    """How experts are cut beside copies of them is not modelled."""
     copies = parsed.read("--moe-dp-size", flags.size)
     if copies.is_unset or copies.only == 1:
         return found
-    tp = found.tp.or_default(Known.of(1, how="defaulted"))
-    ep: Known[Any] = found.ep.or_default(Known.of(1, how="defaulted"))
-    moe = combine(lambda a, b, c: max(1, a // max(1, int(b)) // c), tp, ep, copies, how="derived")
-    return replace(found, moe_tp=moe)
+    unknown: Known[Any] = Known.unknown("experts are copied by --moe-dp-size", copies.origin)
+    return replace(found, moe_tp=unknown)
 
 
 def _of_prefill(parsed: ParsedWords, found: LayoutFacts) -> LayoutFacts:
@@ -122,7 +120,8 @@ def _of_prefill(parsed: ParsedWords, found: LayoutFacts) -> LayoutFacts:
 
 
 def effective(found: LayoutFacts) -> LayoutFacts:
-    """With defaults; ranks that attention splits among them are no further ones."""
+    """With defaults. Ranks that attention splits among them are no further ones; whole experts are
+    spread over all ranks of TP, whatever is asked."""
     defaults = Layout()
     filled: dict[str, Known[Any]] = {}
     for name in LayoutFacts.__dataclass_fields__:
@@ -130,6 +129,8 @@ def effective(found: LayoutFacts) -> LayoutFacts:
         filled[name] = fact.or_default(Known.of(getattr(defaults, name), how="defaulted"))
     if found.attention_dp.how == "derived":
         filled["dp"] = Known.of(1, found.attention_dp.origin, how="derived")
+    if found.moe_tp.how == "derived":
+        filled["ep"] = replace(filled["tp"], how="derived", origin=found.moe_tp.origin)
     return LayoutFacts(**filled)
 
 
