@@ -125,14 +125,14 @@ def versions_of(
 
 
 def chosen(found: Sequence[Version], releases: Known[Releases]) -> list[Version]:
-    """Those that start; all of them, if none does.
+    """Those that start; if none does, those that refuse the fewest words.
 
     Where no release is stated, the newest is among them: nobody can tell that an old one is meant.
     """
     unstated = releases.how == "defaulted"
-    last = [] if not unstated else found[-1:]
-    kept = [one for one in found if not one.refused or one in last]
-    return kept if any(not one.refused for one in found) else list(found)
+    last = found[-1:] if unstated and any(not one.refused for one in found) else []
+    fewest = min(len(one.refused) for one in found)
+    return [one for one in found if len(one.refused) == fewest or one in last]
 
 
 # ------------------------------------------------------------------------- what one refuses
