@@ -69,7 +69,13 @@ FIELDS = {  # what shardlint calls the options that it reads
     "--trust-remote-code": "trust_remote_code",
     "--load-format": "load_format",
 }
-TYPES = {"int": "int", "float": "float", "loads": "json", "human_readable_int": "si_int"}
+TYPES = {
+    "int": "int",
+    "float": "float",
+    "loads": "json",
+    "json_list_type": "json",
+    "human_readable_int": "si_int",
+}
 ADDED = re.compile(r"--[a-z0-9-]+(=[a-z0-9_]+)?")
 DEPRECATED = re.compile(
     r"^\W*(note: )?['\"]?(--[a-z-]+['\"]? is )?\W*deprecated|\(deprecated", re.I
