@@ -65,6 +65,8 @@ class Version:
     views: tuple[FlagView, ...]
     parsed: ParsedWords
     refused: tuple[Refused, ...]
+    own: object = None
+    """What the dialect tells releases apart by."""
 
     @property
     def view(self) -> FlagView:
@@ -80,7 +82,7 @@ class Version:
             kind = conversion(option, flag)
             rows.append((flag.flag, flag.negated, flag.dotted, flag.problem, values, kind))
         positionals = tuple(id(word) for word in self.parsed.positionals)
-        return tuple(rows), positionals, self.view.grammar.model_option
+        return tuple(rows), positionals, self.view.grammar.model_option, self.own
 
 
 class Dialect:
@@ -120,7 +122,8 @@ def versions_of(
     for group in sorted(groups.values(), key=lambda group: views.index(group[-1])):
         parsed = group[-1].parse(command.words)
         refused = tuple(_refused(group[-1], parsed, command, dialect))
-        found.append(Version(tuple(group), parsed, refused))
+        own = dialect.alike(group[-1], command.words)
+        found.append(Version(tuple(group), parsed, refused, own))
     return found
 
 

@@ -10,17 +10,22 @@ from collections.abc import Iterator, Sequence
 from shardlint.engines import command_remarks, sglang_settings
 from shardlint.engines.command_lines import Command, Dialect, Version, given, surplus
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.known import Known
+from shardlint.known import Known, Text
 from shardlint.plan import Refused, Releases, Remark
 
 USUAL_SHORT = ("--tp", "--dp")
 """Prefixes that SGLang's own pages write; to each remark on them there would be thousands."""
 ATTENTION_DP = "--attn-dp-size"
+SWITCH_PREFIX = "--enable-dp"
 FILE_TYPES = (".yaml", ".yml")
 
 
 class SGLangDialect(Dialect):
     """No word is positional, and a file of options sets only some of them."""
+
+    def alike(self, view: FlagView, words: Sequence[Text]) -> object:
+        given = any((word.value or "").startswith(SWITCH_PREFIX) for word in words)
+        return given and sglang_settings.splits_by_dp(view)
 
     def refused(self, view: FlagView, parsed: ParsedWords, command: Command) -> Iterator[Refused]:
         yield from surplus(view, parsed, command, 0)
@@ -54,25 +59,26 @@ def remarks(
     of_table = [
         remark
         for remark in command_remarks.of_table(table, "SGLang", found, command, releases)
-        if not _said_otherwise(remark, chosen.parsed)
+        if not _said_otherwise(remark, chosen.parsed, table)
     ]
     made = [
         *of_table,
         *command_remarks.unread_file(chosen.parsed),
         *_overridden(chosen.parsed),
-        *_idle_experts(chosen.parsed),
     ]
     if releases.how != "defaulted":
         made += _attention_dp(found)
+        made += _one_group(found)
     return tuple(sorted(made, key=lambda remark: remark.at.span))
 
 
-def _said_otherwise(remark: Remark, parsed: ParsedWords) -> bool:
+def _said_otherwise(remark: Remark, parsed: ParsedWords, table: FlagTable) -> bool:
     flag = parsed.flags[remark.flag] if remark.flag is not None else None
     if flag is None:
         return False
     if remark.kind == "abbreviated":
-        return (flag.written.value or "").partition("=")[0] in USUAL_SHORT
+        name = (flag.written.value or "").partition("=")[0]
+        return name in USUAL_SHORT or table.ever(name)  # later releases have it as it is written
     return flag.flag == sglang_settings.DP_SWITCH
 
 
@@ -95,18 +101,21 @@ def _overridden(parsed: ParsedWords) -> Iterator[Remark]:
     )  # fmt: skip
 
 
-def _idle_experts(parsed: ParsedWords) -> Iterator[Remark]:
-    """A default that is written out says nothing; nor does attention DP of one group."""
+def _one_group(found: Sequence[Version]) -> Iterator[Remark]:
+    """Attention is not split where nothing says into how many groups."""
+    parsed = found[-1].parsed
     switch = parsed.last(sglang_settings.DP_SWITCH)
+    views = [view for one in found for view in one.views]
     if switch is None or parsed.incomplete or parsed.last("--dp-size") is not None:
         return
-    if parsed.last(ATTENTION_DP) is None and parsed.read("--tp-size", int).only not in (None, 1):
-        yield Remark(
-            kind="ignored", at=switch.written.place, severity="warning",
-            message=f"`{sglang_settings.DP_SWITCH}` has no effect: the number of groups is"
-            " `--dp-size`, which is 1 unless it is given",
-            help="`--dp-size` with the number of groups",
-        )  # fmt: skip
+    if parsed.last(ATTENTION_DP) is not None or not all(map(sglang_settings.splits_by_dp, views)):
+        return
+    yield Remark(
+        kind="ignored", at=switch.written.place, severity="warning",
+        message=f"`{sglang_settings.DP_SWITCH}` has no effect: the number of groups is"
+        " `--dp-size`, which is 1 unless it is given",
+        help="`--dp-size` with the number of groups",
+    )  # fmt: skip
 
 
 def _attention_dp(found: Sequence[Version]) -> Iterator[Remark]:
@@ -131,6 +140,8 @@ def _attention_dp(found: Sequence[Version]) -> Iterator[Remark]:
             related=((switch.written.place, "the deprecated switch"),),
         )  # fmt: skip
         return
+    if own is None:
+        return  # it has no effect, which is said elsewhere
     yield Remark(
         kind="deprecated", at=switch.written.place, flag=parsed.flags.index(switch),
         replaced_by="", message=f"{said} of attention there are", help="leave it out",

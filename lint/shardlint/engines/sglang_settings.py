@@ -67,12 +67,13 @@ def _attention_dp(
         return own
     if not switch.is_known:
         return Known.unknown(switch.reason or "not known", switch.origin)
-    width = dp if _since(view, OWN_WIDTH_SINCE) else tp
+    width = dp if splits_by_dp(view) else tp
     return replace(width.or_default(Known.of(1, switch.origin)), how="derived")
 
 
-def _since(view: FlagView, release: str) -> bool:
-    ours, theirs = version(view.release), version(release)
+def splits_by_dp(view: FlagView) -> bool:
+    """The number of attention groups is that of --dp-size."""
+    ours, theirs = version(view.release), version(OWN_WIDTH_SINCE)
     return ours is not None and theirs is not None and ours >= theirs
 
 
