@@ -54,12 +54,12 @@ class KvReplication(LayoutRule):
         )
 
 
-HEADS = ("tp-heads-indivisible", "tp-kv-heads-indivisible")
+CUT = ("tp-heads-indivisible", "tp-kv-heads-indivisible", "shard-dim-indivisible")
 
 
 def _cut_evenly(world: World) -> bool:
-    """Heads that cannot be cut at all have no copies to speak of."""
-    return not any(item.refuses and item.rule in HEADS for item in world.all_constraints())
+    """A size that no checkpoint of the model can be cut into has no copies to speak of."""
+    return not any(item.refuses and item.rule in CUT for item in world.all_constraints())
 
 
 def _help(world: World, heads: int) -> str | None:
