@@ -321,9 +321,10 @@ def _judged(
         return None
     sure = item.certain and command.own and not command.plugins
     stated = releases.how != "defaulted" or (guessed and not command.floating)
+    new = successor(table, name, command.words) if item.flag is not None else None
     return replace(
-        item, certain=sure and stated, known=known,
-        replaced_by=successor(table, name, command.words) if item.flag is not None else None,
+        item, certain=sure and stated, known=known, replaced_by=new,
+        candidates=(new,) if new is not None and new in item.candidates else item.candidates,
         remedy=item.remedy or table.instead(name) or _beside(table, name, command.words),
     )  # fmt: skip
 

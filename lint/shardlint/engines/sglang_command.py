@@ -128,21 +128,22 @@ def _attention_dp(found: Sequence[Version]) -> Iterator[Remark]:
     switch = parsed.last(sglang_settings.DP_SWITCH)
     if switch is None or not all(view.named(ATTENTION_DP) for view in views):
         return
-    said = f"`{sglang_settings.DP_SWITCH}` is deprecated: `{ATTENTION_DP}` says how many groups"
-    size = parsed.last("--dp-size")
-    own = parsed.last(ATTENTION_DP)
-    if own is None and size is not None:
-        at = parsed.flags.index(size)
-        yield Remark(
-            kind="deprecated", at=size.written.place, flag=at, replaced_by=ATTENTION_DP,
-            message=f"{said} of attention there are, in place of `--dp-size`",
-            help=f"write `{ATTENTION_DP}` for `--dp-size`, and leave the switch out",
-            related=((switch.written.place, "the deprecated switch"),),
-        )  # fmt: skip
-        return
-    if own is None:
+    size, own = parsed.last("--dp-size"), parsed.last(ATTENTION_DP)
+    if own is None and size is None:
         return  # it has no effect, which is said elsewhere
     yield Remark(
         kind="deprecated", at=switch.written.place, flag=parsed.flags.index(switch),
-        replaced_by="", message=f"{said} of attention there are", help="leave it out",
+        replaced_by="" if own is not None else None,
+        message=f"`{sglang_settings.DP_SWITCH}` is deprecated: `{ATTENTION_DP}` says how many"
+        " groups of attention there are",
+        help="leave it out" if own is not None else f"`{ATTENTION_DP}` in place of `--dp-size`",
     )  # fmt: skip
+    if own is None and size is not None:
+        yield Remark(
+            kind="deprecated", at=size.written.place, flag=parsed.flags.index(size),
+            replaced_by=ATTENTION_DP,
+            message=f"as a number of groups of attention, `--dp-size` is deprecated:"
+            f" `{ATTENTION_DP}` is that number, and `--dp-size` one of replicas",
+            help=f"write `{ATTENTION_DP}`, and leave `{sglang_settings.DP_SWITCH}` out",
+            related=((switch.written.place, "gives it that meaning"),),
+        )  # fmt: skip
