@@ -114,7 +114,7 @@ class Parsers:
             with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
                 found = parser.parse_args(given)
         except SystemExit as error:
-            return {"exit": error.code, "error": _class_of(errors.getvalue())}
+            return {"exit": error.code, "error": class_of(errors.getvalue())}
         except Exception as error:
             return {"exit": 1, "error": type(error).__name__}
         values = vars(found)
@@ -130,7 +130,7 @@ CLASSES = (
 )  # fmt: skip
 
 
-def _class_of(text: str) -> str:
+def class_of(text: str) -> str:
     last = text.strip().rpartition("error: ")[2]
     return next((name for name in CLASSES if name in last), "invalid value")
 
@@ -140,11 +140,11 @@ def _class_of(text: str) -> str:
 
 def lines(table: dict[str, Any], release: str) -> Iterator[tuple[str, list[str]]]:
     """Command lines for a release, the same at each run."""
-    rows = [_state(row, release, table["releases"]) for row in table["flags"]
-            if _holds(row, release, table["releases"])]  # fmt: skip
+    rows = [state(row, release, table["releases"]) for row in table["flags"]
+            if holds(row, release, table["releases"])]  # fmt: skip
     rows = [row for row in rows if row["flag"] not in ("--help", "--config")]
     for row in rows:
-        value = _valid(row)
+        value = valid(row)
         yield "serve", ["M", row["flag"], *value]
         yield "serve", ["M", row["flag"]]
         if value:
@@ -155,26 +155,26 @@ def lines(table: dict[str, Any], release: str) -> Iterator[tuple[str, list[str]]
     chance = random.Random(hashlib.sha256(release.encode()).hexdigest())
     for number in range(MUTATIONS):
         mutate = MUTATE[number % len(MUTATE)]
-        words = [word for row in chance.sample(rows, 2) for word in (row["flag"], *_valid(row))]
+        words = [word for row in chance.sample(rows, 2) for word in (row["flag"], *valid(row))]
         yield "serve", ["M", *mutate(words, chance)]
 
 
-def _holds(span: dict[str, Any], release: str, releases: list[str]) -> bool:
+def holds(span: dict[str, Any], release: str, releases: list[str]) -> bool:
     at = releases.index(release)
     return releases.index(span["first_seen"]) <= at <= releases.index(span["last_seen"])
 
 
-def _state(row: dict[str, Any], release: str, releases: list[str]) -> dict[str, Any]:
+def state(row: dict[str, Any], release: str, releases: list[str]) -> dict[str, Any]:
     found = dict(row)
     for key, spans in row.get("earlier", {}).items():
         for span in spans:
-            if _holds(span, release, releases):
+            if holds(span, release, releases):
                 found.pop(key, None)
                 found.update({key: span["value"]} if "value" in span else {})
     return found
 
 
-def _valid(row: dict[str, Any]) -> list[str]:
+def valid(row: dict[str, Any]) -> list[str]:
     if row["takes"] == "none":
         return []
     if row.get("choices"):

@@ -27,6 +27,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import flag_table
+from flag_table import Record, Release, UnsupportedSourceError, no_spelling_twice
+
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "lint/shardlint/engines/data/vllm_flags.json"
 REVIEWED = ROOT / "scripts/vllm_replaced_flags.json"
@@ -80,12 +83,6 @@ AUTO = "human_readable_int_or_auto"
 NO_MODEL_OPTION = "instead of via the `--model` option"
 MODEL_FIRST = "should be provided as the first positional argument"
 HELP = {"flag": "--help", "aliases": ["-h"], "takes": "none", "type": "bool", "negatable": False}
-
-Record = dict[str, Any]
-
-
-class UnsupportedSourceError(Exception):
-    """The package registers flags in a way that this script does not follow."""
 
 
 class Unknown:
@@ -1074,14 +1071,6 @@ def release_of(path: Path) -> str:
     raise UnsupportedSourceError(f"no PKG-INFO or METADATA in {path}")
 
 
-@dataclass(frozen=True)
-class Release:
-    """What was read from one package."""
-
-    flags: list[Record]  # in the order of their names
-    grammar: Record
-
-
 def read(path: Path) -> Release:
     package = Package(path)
     serve = package.module("vllm.entrypoints.cli.serve") or package.require("vllm.scripts")
@@ -1092,7 +1081,7 @@ def read(path: Path) -> Release:
     options = [(names, keywords) for names, keywords in calls if names[0].startswith("-")]
     made = [dict(HELP)]
     made += [record(names, interpreter.unsuppress(names, kw), dialect) for names, kw in options]
-    _no_spelling_twice(made)
+    no_spelling_twice(made)
     flags = sorted(made, key=lambda row: str(row["flag"]))
     positionals = [(names, keywords) for names, keywords in calls if not names[0].startswith("-")]
     return Release(flags, grammar(parser, serve, interpreter.arg_utils, positionals))
@@ -1104,123 +1093,8 @@ def _parser_module(package: Package, serve: Module) -> Module:
     raise UnsupportedSourceError("no FlexibleArgumentParser")
 
 
-def spellings(row: Record) -> list[str]:
-    """Every spelling that selects a record, inverses and --no- forms included."""
-    found = [row["flag"], *row["aliases"], *([row["inverse"]] if "inverse" in row else [])]
-    return found + (["--no-" + row["flag"][2:]] if row["negatable"] else [])
-
-
-def _no_spelling_twice(rows: Iterable[Record]) -> None:
-    seen: set[str] = set()
-    for spelling in (spelling for row in rows for spelling in spellings(row)):
-        if spelling in seen:
-            raise UnsupportedSourceError(f"{spelling} is registered twice")
-        seen.add(spelling)
-
-
-def version_key(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", release))
-
-
-Dated = list[tuple[str, Record]]
-VARYING = ("aliases", "choices", "nullable", "negatable", "inverse", "default", "deprecated")
-
-
-def merge(releases: dict[str, Release]) -> list[Record]:
-    """One record for each run of neighbouring releases in which a flag takes the same words."""
-    runs: dict[str, list[Dated]] = {}
-    before = ""
-    for release, made in releases.items():
-        for row in made.flags:
-            known = runs.setdefault(row["flag"], [])
-            if known and _goes_on(known[-1], before, row):
-                known[-1].append((release, row))
-            else:
-                known.append([(release, row)])
-        before = release
-    return [_dated(run) for flag in sorted(runs) for run in runs[flag]]
-
-
-def _goes_on(run: Dated, before: str, row: Record) -> bool:
-    release, last = run[-1]
-    return release == before and (last["takes"], last["type"]) == (row["takes"], row["type"])
-
-
-def _dated(run: Dated) -> Record:
-    """The newest state of a run, and what was different earlier."""
-    made = run[-1][1] | {"first_seen": run[0][0], "last_seen": run[-1][0]}
-    earlier = {key: spans for key in VARYING if (spans := _spans(run, key)[:-1])}
-    return made | ({"earlier": earlier} if earlier else {})
-
-
-def _spans(rows: Dated, key: str) -> list[Record]:
-    """Neighbouring releases with the same value as one span; a span without one has no value."""
-    spans: list[Record] = []
-    for release, row in rows:
-        value = {"value": row[key]} if key in row else {}
-        if spans and _value(spans[-1]) == value:
-            spans[-1]["last_seen"] = release
-        else:
-            spans.append({"first_seen": release, "last_seen": release} | value)
-    return spans
-
-
-def _value(span: Record) -> Record:
-    return {"value": span["value"]} if "value" in span else {}
-
-
-def grammars(releases: dict[str, Release]) -> list[Record]:
-    """One record for each run of releases whose parsers read words alike."""
-    rows: Dated = [(release, {"grammar": made.grammar}) for release, made in releases.items()]
-    return [span.pop("value") | span for span in _spans(rows, "grammar")]
-
-
-def removed(
-    releases: dict[str, Release], replaced_by: dict[str, str], instead: dict[str, str]
-) -> list[Record]:
-    """Flags and aliases that the newest release refuses, with the releases around their end."""
-    order = list(releases)
-    names = {release: {name for row in made.flags for name in spellings(row)}
-             for release, made in releases.items()}  # fmt: skip
-    ever = {name for made in releases.values() for row in made.flags
-            for name in (row["flag"], *row["aliases"])}  # fmt: skip
-    last = {name: max(i for i, release in enumerate(order) if name in names[release])
-            for name in ever - names[order[-1]]}  # fmt: skip
-    if undead := sorted(names[order[-1]] & replaced_by.keys()):
-        raise UnsupportedSourceError(f"listed as replaced, but accepted by {order[-1]}: {undead}")
-    return [
-        {"flag": name, "last_seen": order[i], "first_gone": order[i + 1]}
-        | {"replaced_by": replaced_by.get(name)}
-        | ({"instead": instead[name]} if name in instead else {})
-        for name, i in sorted(last.items())
-    ]
-
-
 def table(releases: dict[str, Release], reviewed: Record) -> Record:
-    ordered = {release: releases[release] for release in sorted(releases, key=version_key)}
-    return {
-        "schema_version": 3,
-        "engine": "vllm",
-        "source": SOURCE,
-        "releases": list(ordered),
-        "supported": SUPPORTED,
-        "grammars": grammars(ordered),
-        "flags": merge(ordered),
-        "removed": removed(ordered, reviewed["replaced_by"], reviewed.get("instead", {})),
-        "known_elsewhere": reviewed["known_elsewhere"],
-    }
-
-
-def render(made: Record) -> str:
-    """JSON with one record a line, so that a diff shows one flag a line."""
-    parts = []
-    for key, value in made.items():
-        text = json.dumps(value, ensure_ascii=False)
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in value)
-            text = f"[\n{rows}\n  ]"
-        parts.append(f"  {json.dumps(key)}: {text}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return flag_table.table("vllm", SOURCE, SUPPORTED, releases, reviewed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -1233,15 +1107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         made = table(releases, json.loads(REVIEWED.read_text("utf-8")))
     except UnsupportedSourceError as error:
         parser.error(str(error))
-    text = render(made)
-    if args.check:
-        same = TABLE.is_file() and TABLE.read_text("utf-8") == text
-        print(f"{TABLE.relative_to(ROOT)}: {'up to date' if same else 'differs from the packages'}")
-        return 0 if same else 1
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_text(text, encoding="utf-8")
-    print(f"{TABLE.relative_to(ROOT)}: {len(made['flags'])} records of {len(releases)} releases")
-    return 0
+    return flag_table.write(TABLE, ROOT, made, args.check)
 
 
 if __name__ == "__main__":

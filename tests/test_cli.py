@@ -628,8 +628,7 @@ def test_memory_of_a_plan_is_that_of_an_estimate() -> None:
         ("vllm serve acme/tiny-1b --max-model-len $N", "L40S", "N"),
         ("vllm serve acme/bare-1b", "L40S", "the weights of acme/bare-1b are not known"),
         ("vllm serve acme/nobody", "L40S", "acme/nobody is not in the model catalogue"),
-        ("python -m sglang.launch_server --model-path acme/tiny-1b", "L40S",
-         "options of SGLang are not read"),
+        ("llama-server --model acme/tiny-1b", "L40S", "options of llama.cpp are not read"),
     ],
 )  # fmt: skip
 def test_memory_of_a_plan_that_is_not_decided_is_null(

@@ -790,3 +790,15 @@ def test_real_files_are_no_worse_after_all_fixes(
         assert frozenset() == apply_fixes(after, True).changed, path
     if heads == 3:
         assert changed > 10
+
+
+def test_one_option_takes_the_place_of_two_that_mean_it() -> None:
+    before = (
+        "docker run --ipc=host lmsysorg/sglang:v0.5.23 python3 -m sglang.launch_server"
+        " --model-path org/m --tp 8 --dp-size 8 --enable-dp-attention --port 1\n"
+    )
+    renamed = before.replace("--dp-size", "--attn-dp-size")
+    assert renamed == applied(before, unsafe=False)
+    assert renamed.replace(" --enable-dp-attention", "") == applied(before)
+    older = before.replace("v0.5.23", "v0.5.21")
+    assert older == applied(older)

@@ -144,7 +144,7 @@ def test_facts_that_exclude_one_another_are_undecided() -> None:
 
 
 def test_engine_that_is_only_recognised_is_not_judged() -> None:
-    result = check("python -m sglang.launch_server --model-path m --tp 8")
+    result = check("llama-server --model m --n-gpu-layers 99")
     assert 1 == result.plans
     assert () == result.undecided
     assert [] == [f.name for f in result.findings if f.severity != "info"]

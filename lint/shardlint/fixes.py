@@ -25,6 +25,7 @@ from shardlint.plan import (
     Flag,
     KvGroup,
     Layout,
+    LayoutFacts,
     Refusal,
     ServingPlan,
 )
@@ -480,9 +481,13 @@ def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str
     """
     renamed, removed = "replace_flag" in delta, "remove_flag" in delta
     now = stated(new)
+    computes = old.effective.world().only
+    same = renamed and computes is not None and computes == new.effective.world().only
     for name, values in stated(old).items():
         wanted = (delta[name],) if name in delta else values
         gone = removed and not now[name]
+        if same and name in LayoutFacts.__dataclass_fields__:
+            continue  # one option says now what two said
         if now[name] != wanted and not (renamed and not values) and not gone:
             return name
     return None

@@ -160,7 +160,9 @@ class Beside:
     leaves free; `activations_outside`: activations, too. `doubtful`: so much of all that may not be
     needed, since the engine can do with less in a way that cannot be ruled out. `counts_others`:
     what other processes hold of the card is taken off the share. `checks_free`: the engine does not
-    start where less than its share is free. `assumes`: what is not modelled, for people.
+    start where less than its share is free. `cuts_requests`: it starts although the cache does not
+    hold one request of the longest length, and refuses those that are too long. `assumes`: what is
+    not modelled, for people.
     """
 
     context: int = 0
@@ -174,6 +176,7 @@ class Beside:
     doubtful: int = 0
     counts_others: bool = False
     checks_free: bool = False
+    cuts_requests: bool = False
     assumes: tuple[str, ...] = ()
 
     @property

@@ -913,6 +913,7 @@ class Reading:
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
     whatever its options say. `variables` are the facts that a variable states, with its text.
+    `tied` are fields whose option says something else here, with the reason.
     """
 
     engine: str
@@ -931,3 +932,4 @@ class Reading:
     """Those of the possible releases that take every word, where only some do."""
     counted: tuple[str, ...] = ()
     variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
+    tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

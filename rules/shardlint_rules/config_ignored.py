@@ -5,7 +5,9 @@ the file is never opened: the server starts with its defaults. And where an opti
 a JSON object and key by key (`--speculative-config '{...}' --speculative-config.method ngram`), the
 keys replace the whole object. A list item that holds an option and its value with a blank between
 them is one word, and read as no option. The module `vllm.entrypoints.openai.api_server` takes the
-model from `--model`; a word without an option is accepted since 0.10 and dropped.
+model from `--model`; a word without an option is accepted since 0.10 and dropped. SGLang sets the
+size of expert parallelism to that of tensor parallelism where `--moe-a2a-backend` spans the group
+("The expert parallel size is adjusted"), whatever `--ep-size` says.
 
 ```sh fails
 vllm serve Qwen/Qwen3-8B --config=serve.yaml  # config-ignored

@@ -6,6 +6,9 @@ The parser checks the type and the choices of every value: "invalid int value", 
 `1.5K` is refused), `--limit-mm-per-prompt` takes JSON, and sizes of groups are at least 1. What the
 engine checks later, option against option and against the model, is reported here too.
 
+SGLang refuses `--dp-size` above 1 on several nodes: "multi-node data-parallel replicas are not
+supported" (before 0.5.22 "multi-node data parallel is not supported unless dp attention!").
+
 ```sh fails
 docker run vllm/vllm-openai:v0.33.0 Qwen/Qwen3-8B --enable-prefix-caching=true  # flag-conflict
 ```

@@ -4,6 +4,10 @@ An engine warns of an option for some releases before it drops it; the next upgr
 "unrecognized arguments". Reported only where the release is stated: by the image's tag,
 `--engine-version` or the configuration.
 
+SGLang's `--enable-dp-attention` made `--dp-size` the number of attention groups inside of tensor
+parallelism. From 0.5.22 on that number is `--attn-dp-size`, `--dp-size` counts replicas, and the
+old switch prints a warning.
+
 ```sh fails
 docker run vllm/vllm-openai:v0.12.0 Qwen/Qwen3-8B --cuda-graph-sizes 8 16  # flag-deprecated
 ```

@@ -40,7 +40,7 @@ class KvReplication(LayoutRule):
         if model is None or ranks is None or model.mla or not model.kv_heads:
             return
         copies, degree = ranks.kv_copies, ranks.attention_tp
-        if copies is None or copies < 2 or not world.starts:
+        if copies is None or copies < 2 or not _cut_evenly(world):
             return
         heads = f"{model.kv_heads} KV head{'' if model.kv_heads == 1 else 's'}"
         yield Found(
@@ -52,6 +52,14 @@ class KvReplication(LayoutRule):
             severity="info" if copies < 4 else "warning",
             help=_help(world, model.kv_heads),
         )
+
+
+CUT = ("tp-heads-indivisible", "tp-kv-heads-indivisible", "shard-dim-indivisible")
+
+
+def _cut_evenly(world: World) -> bool:
+    """A size that no checkpoint of the model can be cut into has no copies to speak of."""
+    return not any(item.refuses and item.rule in CUT for item in world.all_constraints())
 
 
 def _help(world: World, heads: int) -> str | None:

@@ -7,6 +7,9 @@ len (131072), (16.00 GiB KV cache is needed, which is larger than the available 
 than the maximum number of tokens that can be stored in KV cache"). Without the option, the length
 is that of the model's config, which for many models is 128k or more.
 
+SGLang does not check that: it starts, and cuts or refuses longer requests, so that it is a warning
+there.
+
 With a `[workload]` in the configuration, also a warning where the cache does not hold its
 `concurrency` requests of `isl` + `osl` tokens, shared out over replicas and data-parallel ranks:
 the engine then preempts requests and computes them again.
@@ -62,7 +65,8 @@ class KvTooSmall(MemoryRule):
         if need is None or loads_not(sized):
             return None
         known = made.settings.kv_bytes is not None and sized.band.kind in EXACT
-        return need - made.kv, need - sized.generous.kv - (0 if known else sized.band.above)
+        sure = need - sized.generous.kv - (0 if known else sized.band.above)
+        return need - made.kv, 0 if made.beside.cuts_requests else sure
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = next(item.made for item in reversed(world.sized()) if item.made.kv > 0)
@@ -70,6 +74,7 @@ class KvTooSmall(MemoryRule):
         longest, most = made.settings.max_model_len, made.cache.longest(made.kv)
         stated = world.plan.fact("memory.max_model_len").origin is not None
         which = f"{longest:,} tokens" if stated else f"the model's {longest:,} tokens"
+        option = world.engine.flag_name("max_model_len") or "a context of"
         return Found(
             message=(
                 f"one request of {which} takes {gib(made.need)} of KV cache on each"
@@ -78,7 +83,7 @@ class KvTooSmall(MemoryRule):
             at=world.origin("memory.max_model_len", "layout.tp", "model"),
             help=(
                 f"{LARGER if made.settings.kv_bytes is not None else ''}"
-                f"--max-model-len up to about {most:,}, an FP8 KV cache, or more ranks"
+                f"{option} up to about {most:,}, an FP8 KV cache, or more ranks"
             ),
             repair=Repair("memory"),
         )
@@ -117,7 +122,7 @@ def _crowded(world: World) -> Iterator[Found]:
             message=f"requests of {tokens:,} tokens are longer than the longest of {limit:,}",
             at=world.origin("memory.max_model_len", "model"),
             severity="warning",
-            help="a longer --max-model-len",
+            help=f"a longer {world.engine.flag_name('max_model_len') or 'context'}",
         )
         return
     if not asked or not tokens or not copies:

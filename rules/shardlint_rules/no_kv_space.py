@@ -11,8 +11,12 @@ A cache of a stated size (`--kv-cache-memory-bytes`, from 0.10.2 on) is not meas
 share: vLLM allocates it after the profile run, and runs out of memory where it does not fit beside
 the weights.
 
-An error where not one request of the full context fits even at the far end of the band that the
-class of models has by real logs; a warning where only the estimate says so.
+SGLang takes its share (`--mem-fraction-static`) of what is free before the weights are loaded, and
+stops with "Loaded weights leave no GPU memory for the KV cache".
+
+An error where not one request of the full context fits (in an engine that starts without: not one
+token) even at the far end of the band that the class of models has by real logs; a warning where
+only the estimate says so.
 
 ```yaml fails
 apiVersion: v1
@@ -63,7 +67,8 @@ class NoKvSpace(MemoryRule):
         if made.settings.kv_bytes is not None:
             return _beyond(sized)
         most = sized.generous.kv + band.above
-        return 1 - made.kv, (made.need or 1) - most if made.kv <= 0 else 0
+        least = 1 if made.beside.cuts_requests else made.need or 1
+        return 1 - made.kv, least - most if made.kv <= 0 else 0
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = sized.made

@@ -171,7 +171,7 @@ def records(table: dict[str, Any], flag: str) -> list[dict[str, Any]]:
 
 
 def test_table_is_valid(table: dict[str, Any]) -> None:
-    assert [] == list(Draft202012Validator(schema("vllm_flags")).iter_errors(table))
+    assert [] == list(Draft202012Validator(schema("engine_flags")).iter_errors(table))
 
 
 def test_flags_of_serve_alone_are_read(table: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from shardlint_schemas import schema
 ANY: Known[Any] = Known.unset()
 SGLANG = "python3 -m sglang.launch_server --model-path org/m"
 TRTLLM = "trtllm-serve org/m"
+LMDEPLOY = "lmdeploy serve api_server org/m"
 
 
 def read_by_any(of: Launch) -> Reading | None:
@@ -58,7 +59,7 @@ def reason(line: str, fact: str, **env: str) -> str | None:
     [
         (
             f"{SGLANG} --tp 8 --pp-size=2 --ep-size 4 --mem-fraction-static 0.85"
-            " --context-length 32K --quantization fp8 --kv-cache-dtype fp8_e5m2 --nnodes 2",
+            " --context-length 32768 --quantization fp8 --kv-cache-dtype fp8_e5m2 --nnodes 2",
             {"engine": "sglang", "model": "org/m", "tp": 8, "pp": 2, "ep": 4, "share": 0.85,
              "max_model_len": 32768, "quantization": "fp8", "kv_cache_dtype": "fp8_e5m2",
              "nnodes": 2},
@@ -131,15 +132,15 @@ def test_what_depends_on_the_release_is_not_taken() -> None:
 
 @pytest.mark.parametrize("word", ["${TP}", "<tp>", "{{tp}}", "__TP__"])
 def test_what_is_filled_in_later_is_not_known(word: str) -> None:
-    assert "it is filled in before the engine sees it" == reason(f"{SGLANG} --tp {word}", "tp")
+    assert "it is filled in before the engine sees it" == reason(f"{LMDEPLOY} --tp {word}", "tp")
 
 
 def test_words_that_are_no_values() -> None:
-    assert "`four` is no number" == reason(f"{SGLANG} --tp four", "tp")
-    assert "X is not set" == reason(f"{SGLANG} --tp ?", "tp")
-    assert "tp" not in facts(f"{SGLANG} --tp --trust-remote-code")
-    assert "tp" not in facts(f"{SGLANG} --tp ?*")
-    assert "tp" not in facts(f"{SGLANG} --tp")
+    assert "`four` is no number" == reason(f"{LMDEPLOY} --tp four", "tp")
+    assert "X is not set" == reason(f"{LMDEPLOY} --tp ?", "tp")
+    assert "tp" not in facts(f"{LMDEPLOY} --tp --trust-remote-code")
+    assert "tp" not in facts(f"{LMDEPLOY} --tp ?*")
+    assert "tp" not in facts(f"{LMDEPLOY} --tp")
 
 
 def test_a_word_that_may_be_a_value_is_no_model() -> None:
@@ -154,7 +155,7 @@ def test_a_file_of_options_leaves_it_open() -> None:
         reading = read_by_any(launch(f"{TRTLLM} {option} /etc/o.yaml"))
         assert reading is not None
         assert "options may stand in /etc/o.yaml" == reading.open_ended
-    more = read_by_any(launch(f"{SGLANG} ?*"))
+    more = read_by_any(launch(f"{LMDEPLOY} ?*"))
     assert more is not None
     assert "more options may follow" == more.open_ended
 

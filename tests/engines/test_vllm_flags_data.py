@@ -39,7 +39,7 @@ SPAN = {"first_seen": "0.6.0", "last_seen": "0.8.0"}
 
 def errors(table: Row) -> list[str]:
     return [
-        error.json_path for error in Draft202012Validator(schema("vllm_flags")).iter_errors(table)
+        error.json_path for error in Draft202012Validator(schema("engine_flags")).iter_errors(table)
     ]
 
 
@@ -53,7 +53,7 @@ def spellings(row: Row) -> list[str]:
 
 
 def test_schema_is_a_schema() -> None:
-    Draft202012Validator.check_schema(schema("vllm_flags"))
+    Draft202012Validator.check_schema(schema("engine_flags"))
 
 
 def test_table_is_valid() -> None:

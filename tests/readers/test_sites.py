@@ -19,7 +19,9 @@ from shardlint.source import Edit, apply
 
 
 def facts(of: ServingPlan) -> dict[str, Any]:
-    read = {name: of.fact(path).values for name, path in FIELDS.items()}
+    """What is stated: what follows from it changes with it."""
+    stated = {name: of.fact(path) for name, path in FIELDS.items()}
+    read = {name: () if fact.how == "derived" else fact.values for name, fact in stated.items()}
     return {"id": of.id, "engine": of.engine, "image": of.image.values, **read}
 
 

@@ -1,4 +1,4 @@
-"""What Python's argparse, and the types that vLLM gives it, refuse of one word."""
+"""What Python's argparse, and the types that engines give it, refuse of one word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from shardlint.engines.flags import HUMAN, Grammar, Option
+from shardlint.engines.flags import HUMAN, SI_NUMBER, Grammar, Option
 
 HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 NUMBERS_IN_JSON = re.compile(r"(?<=[:\s\[,])(\d+(?:\.\d+)?)[kKmMgGtT](?=[\s,}\]])")
@@ -65,6 +65,15 @@ def _human(word: str) -> str | None:
     return None
 
 
+def _si(word: str) -> str | None:
+    found = SI_NUMBER.fullmatch(word.strip())
+    if found is None:
+        return None if _is(int, word) else f"Invalid integer value: {word!r}"
+    if found[2] and found[3].endswith("i"):
+        return f"Decimals are not allowed with IEC suffixes like {found[3]!r}"
+    return None
+
+
 def _auto(word: str) -> str | None:
     return None if word.strip().lower() == "auto" else _human(word)
 
@@ -91,6 +100,7 @@ TYPES: dict[str, Callable[[str], str | None]] = {
     "float": _float,
     "human_int": _human,
     "human_int_auto": _auto,
+    "si_int": _si,
     "json": _json,
     "json_or_text": _json_or_text,
     "bool": _bool,

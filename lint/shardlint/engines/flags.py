@@ -1,7 +1,8 @@
 """Command lines read by a table of options, the way Python's argparse reads them.
 
-Unique prefixes are accepted, `_` equals `-` in names, the last of a repeated option wins. What the
-table does not have is kept as an option with a problem: judging it is a rule's business.
+Unique prefixes are accepted, `_` equals `-` in names where the grammar says so, the last of a
+repeated option wins. What the table does not have is kept as an option with a problem: judging it
+is a rule's business.
 """
 
 from __future__ import annotations
@@ -10,23 +11,29 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from shardlint.known import Known, Text
+from shardlint.known import Case, Known, Text
 from shardlint.plan import Flag, Releases, version
 from shardlint.record import record
 from shardlint.source import Span
 
 T = TypeVar("T")
-Takes: TypeAlias = Literal["value", "optional_value", "many", "none"]
+Takes: TypeAlias = Literal["value", "optional_value", "many", "any", "none"]
 
 NEGATIVE_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
 GLUED = re.compile(r"(-[a-z]+)(\d+)")
 SENSES = ("--no-", "--disable-", "--enable-")
+SEVERAL = ("many", "any")
+"""One word or more, and any number of them."""
 END = "--"
 """Behind it every word is positional."""
+
+RELEASE_PARTS = 3
+"""Numbers in a release; a tag such as 25.09 is a date of an image."""
 
 HOLE = re.compile(r"\$[({A-Za-z_]|\{\{|\}\}|<[^<>]+>|^\{[A-Za-z_]\w*\}$|__[A-Z_]+__")
 """A word that something else fills in before the parser sees it."""
@@ -57,6 +64,10 @@ class Option:
     deprecated: bool = False
     nullable: bool = False
     """The words None and the empty one are accepted whatever the type."""
+    refused: str | None = None
+    """The parser knows the option and ends at it, with this text."""
+    file: bool | None = None
+    """False: a file of options may not set it."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Option:
@@ -66,7 +77,7 @@ class Option:
             row["flag"], tuple(row["aliases"]), row["takes"], row["type"], get("default"),
             get("field"), row["negatable"], get("inverse"),
             None if choices is None else tuple(choices), get("deprecated", False),
-            get("nullable", False),
+            get("nullable", False), get("refused"), get("file"),
         )  # fmt: skip
 
     @property
@@ -109,6 +120,10 @@ class Grammar:
     """The module that `serve` wraps takes a positional model too."""
     name_behind_model: bool
     """--served-model-name is refused where `serve` is followed by an option."""
+    dashes_only: bool = False
+    """`_` does not equal `-` in the names of options."""
+    options_only: bool = False
+    """No word but an option is taken; elsewhere the model is one."""
 
     def about(self, traits: Traits) -> tuple[bool, ...]:
         """As much of it as can matter for these words."""
@@ -181,7 +196,7 @@ class _Data:
     def grammar(self, index: int) -> Grammar:
         row = next(row for row in self.raw["grammars"] if self.holds(row, index))
         names = Grammar.__dataclass_fields__
-        return Grammar(**{name: row[name] for name in names})
+        return Grammar(**{name: row[name] for name in names if name in row})
 
     @cached_property
     def spellings(self) -> dict[str, list[Row]]:
@@ -247,7 +262,13 @@ class _Data:
 
     @cached_property
     def replaced_by(self) -> dict[str, str | None]:
-        return {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
+        """What to write for an option that leaves, and for one that the newest release lacks."""
+        leaving = {row["flag"]: row["successor"] for row in self.raw["flags"] if "successor" in row}
+        return leaving | {row["flag"]: row["replaced_by"] for row in self.raw["removed"]}
+
+    @cached_property
+    def dashes_only(self) -> bool:
+        return any(row.get("dashes_only", False) for row in self.raw["grammars"])
 
     @cached_property
     def instead(self) -> dict[str, str]:
@@ -265,9 +286,10 @@ def _kind(option: Option, negated: bool, word: str, behind: str | None) -> tuple
     chosen: object = None
     if option.type == "choice" and option.choices is not None:
         known = {str(choice) for choice in option.choices}
-        chosen = option.choices if option.takes == "many" else value in known
+        chosen = option.choices if option.takes in SEVERAL else value in known
     unset = value in ("", "None") and option.nullable
-    return option.name, negated, option.takes, option.type, chosen, unset
+    gone = option.refused is not None, option.file
+    return option.name, negated, option.takes, option.type, chosen, unset, gone
 
 
 def _shape(option: Option) -> tuple[str, str]:
@@ -309,6 +331,10 @@ class FlagView:
     @cached_property
     def grammar(self) -> Grammar:
         return self._data.grammar(self._index)
+
+    def name_of(self, word: str) -> str:
+        """An option's name as the parser looks it up: without value and key."""
+        return _name(word, self.grammar.dotted, self.grammar.dashes_only)
 
     @cached_property
     def by_name(self) -> dict[str, tuple[Option, bool]]:
@@ -402,7 +428,7 @@ class FlagView:
             text = word.value
             if not text or text[0] != "-" or len(text) < 2:
                 continue
-            what = self.resolve(_name(text, self.grammar.dotted)) or self.glued(text)
+            what = self.resolve(self.name_of(text)) or self.glued(text)
             if isinstance(what, tuple) and isinstance(what[0], Option):
                 behind = words[at + 1].value if at + 1 < len(words) else None
                 found.append(_kind(what[0], bool(what[1]), text, behind))
@@ -420,9 +446,14 @@ class FlagView:
         if name in self.listed_elsewhere:
             long = self._data.newest_name(name)
             return (long,) if long != name and long in self.by_name else ()
+        dashed = name.replace("_", "-")
+        if dashed != name and dashed in self.by_name:
+            return (dashed,)
         short = "-" + name.lstrip("-")
         if short in self.by_name:
             return (short,)
+        if not name.startswith("--") and len(whole := self.whole("-" + dashed)) == 1:
+            return whole
         if (found := GLUED.fullmatch(short)) and found[1] in self.by_name:
             return (f"{found[1]}={found[2]}",)
         sense = _sense(name)
@@ -467,6 +498,13 @@ class FlagTable(FlagView):
                 if at and known[at - 1] != end and at < len(known):
                     found |= {at - 1, at}
         return tuple(self._view(index) for index in sorted(found))
+
+    def stated(self, tag: Known[str]) -> Known[Releases]:
+        """The release in a tag such as "v0.11.0-x86_64"; else every supported release."""
+        if tag.is_known and all(_release(value) for value in tag.values):
+            return tag.map(lambda value: Releases(_release(value), _release(value)))
+        span = Releases(self.first_release, self.last_release)
+        return Known((Case(span),), "the release is not stated", tag.origin, how="defaulted")
 
     def precedes(self, releases: Known[Releases]) -> bool:
         """Whether all of these releases are older than the first opened one."""
@@ -531,13 +569,20 @@ class FlagTable(FlagView):
 
     def history(self, name: str) -> History | None:
         """When an option was accepted, by any of its spellings; None if it never was."""
-        spelling = _name(name)
+        spelling = _name(name, dashes_only=self._data.dashes_only)
         seen = self._data.seen(spelling)
         if not seen:
             return None
         first, last, releases = seen[0], seen[-1], self._data.releases
         gone = releases[last + 1] if last + 1 < len(releases) else None
         return History(releases[first], releases[last], gone, self._data.replaced_by.get(spelling))
+
+
+def _release(tag: str) -> str:
+    """The release that a tag names, empty if it names none."""
+    name = re.split("[-+_]", tag.removeprefix("v"), maxsplit=1)[0]
+    found = version(name)
+    return name if found and len(found.release) >= RELEASE_PARTS else ""
 
 
 def _sense(name: str) -> str:
@@ -617,13 +662,15 @@ class _Parser:
 
     def has_model(self) -> bool:
         """Whether the one positional word is there: a further unknown word may be an option."""
-        return bool(self.positionals) or any(flag.flag == "--model" for flag in self.flags)
+        if self.positionals or self.table.grammar.options_only:
+            return True
+        return any(flag.flag == "--model" for flag in self.flags)
 
     def is_option(self, value: str) -> bool:
         """In the order of argparse: what it can resolve, no number, nothing with a blank."""
         if not value.startswith("-") or len(value) == 1:
             return False
-        name = _name(value, self.table.grammar.dotted)
+        name = self.table.name_of(value)
         if value == END or self.table.resolve(name) or self.table.glued(value):
             return True
         return not NEGATIVE_NUMBER.match(value) and " " not in value.split("=", 1)[0]
@@ -631,7 +678,7 @@ class _Parser:
     def option(self, word: Text, value: str) -> Flag:
         written, equals, _ = value.partition("=")
         has_keys = self.table.grammar.dotted
-        name, dotted = _name(value, has_keys), written.partition(".")[2] if has_keys else ""
+        name, dotted = self.table.name_of(value), written.partition(".")[2] if has_keys else ""
         inline = word.part(len(written) + 1) if equals else None
         found = self.table.resolve(name)
         if found is None and (found := self.table.glued(value)):
@@ -691,7 +738,7 @@ class _Parser:
         found: list[Text] = []
         while (word := self.next_value(takes == "anything")) is not None:
             found.append(word)
-            if takes != "many":
+            if takes not in SEVERAL:
                 break
         return tuple(found)
 
@@ -706,11 +753,11 @@ class _Parser:
         return word
 
 
-def _name(word: str, dotted: bool = True) -> str:
-    """An option's name as the parser looks it up: without value and key, `_` read as `-`."""
+def _name(word: str, dotted: bool = True, dashes_only: bool = False) -> str:
+    """An option's name as the parser looks it up: without value and key."""
     name = word.partition("=")[0]
     name = name.partition(".")[0] if dotted else name
-    return name.replace("_", "-") if name.startswith("--") else name
+    return name.replace("_", "-") if name.startswith("--") and not dashes_only else name
 
 
 # ------------------------------------------------------------------------- values of options
@@ -758,6 +805,19 @@ def human(text: str) -> int:
     return int(float(match[1] + (match[2] or "")) * HUMAN.get(match[3], 1))
 
 
+SI = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+      "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip
+SI_NUMBER = re.compile(r"(\d{1,12})(\.\d{1,9})?(Ki|Mi|Gi|Ti|k|M|G|T)")
+
+
+def si(text: str) -> int:
+    """32k is 32,000 and 32Ki is 32,768; decimals only before the first kind."""
+    match = SI_NUMBER.fullmatch(text.strip())
+    if not match or (match[2] and match[3].endswith("i")):
+        return whole(text)
+    return int(Fraction(match[1] + (match[2] or "")) * SI[match[3]])
+
+
 def fraction(text: str) -> float:
     try:
         return float(text)
@@ -800,7 +860,7 @@ def options(parsed: ParsedWords, table: FlagView) -> dict[str, Known[Any]]:
             found[key] = _keyed(dotted, parsed)
         elif option.takes == "none":
             found[key] = parsed.switched(name)
-        elif option.takes != "many":
+        elif option.takes not in SEVERAL:
             found[key] = parsed.read(name, CONVERT.get(option.type, str))
     return found
 
@@ -849,10 +909,14 @@ CONVERT: dict[str, Callable[[str], Any]] = {
     "float": fraction,
     "human_int": human,
     "human_int_auto": human,
+    "si_int": si,
     "json": _json,
     "json_or_text": _json_or_text,
     "bool": truth,
 }
+
+
+WHOLE = ("int", "human_int", "human_int_auto", "si_int")
 
 
 def conversion(option: Option | None, flag: Flag) -> object:
@@ -860,8 +924,10 @@ def conversion(option: Option | None, flag: Flag) -> object:
     if option is None:
         return None
     word = flag.value.value if flag.value is not None else None
-    plain = option.type in ("int", "human_int", "human_int_auto") and (word or "").isdecimal()
-    return "number" if plain else CONVERT.get(option.type, str), option.takes in ("none", "many")
+    plain = (
+        option.type in ("int", "human_int", "human_int_auto", "si_int") and (word or "").isdecimal()
+    )
+    return "number" if plain else CONVERT.get(option.type, str), option.takes in ("none", *SEVERAL)
 
 
 def names(flags: Iterable[Flag]) -> frozenset[str]:

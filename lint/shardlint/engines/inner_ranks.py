@@ -24,13 +24,13 @@ def ranks(layout: Layout, model: ModelFacts | None, devices: int | None) -> Rank
         moe_tp=max(1, layout.tp // experts),
         ep=experts,
         pp=layout.pp,
-        kv_copies=_kv_copies(attention, layout.dcp, model),
+        kv_copies=kv_copies(attention, layout.dcp, model),
         coupled=layout.attention_dp,
         visible_devices=devices,
     )
 
 
-def _kv_copies(attention_tp: int, dcp: int, model: ModelFacts | None) -> int | None:
+def kv_copies(attention_tp: int, dcp: int, model: ModelFacts | None) -> int | None:
     """Ranks that hold the same KV entry: a latent one is one head, whatever the model says."""
     if model is None or (model.kv_heads is None and not model.mla):
         return None

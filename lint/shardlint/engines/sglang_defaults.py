@@ -43,7 +43,7 @@ def defaults(
         start = _Start(asked, model, layout, device, told, size, chunk, graphs)
         share = _share(start)
     eager = bool(asked.enforce_eager)
-    sizes = asked.capture_sizes if asked.capture_sizes is not None else _captured(graphs)
+    sizes = asked.capture_sizes if asked.capture_sizes is not None else captured(graphs)
     return replace(
         asked,
         share=share,
@@ -96,7 +96,7 @@ def _chunk_of_rank(chunk: int | None, layout: Layout, span: Span) -> int | None:
     return chunk // (2 if span["attention_dp"] == "halved" else layout.attention_dp)
 
 
-def _captured(most: int) -> tuple[int, ...]:
+def captured(most: int) -> tuple[int, ...]:
     """Batch sizes of CUDA graphs (server_args.py, _generate_cuda_graph_batch_sizes)."""
     sizes = (*SMALL_BATCHES, *range(16, 257, 8), *range(272, 512, 16), *range(512, most + 1, 32))
     return tuple(size for size in sizes if size <= most)

@@ -123,6 +123,7 @@ class SGLangMemory:
             rest=self.told["tower_kept"]["mib"] * MIB if shows else 0,
             graphs_outside=True,
             activations_outside=True,
+            cuts_requests=True,
             assumes=BESIDE,
         )
 

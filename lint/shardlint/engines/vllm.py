@@ -7,22 +7,23 @@ release that was opened.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from posixpath import basename
-from typing import Any, TypeVar
+from typing import Any
 
 from shardlint.engines import (
+    agreed,
+    command_lines,
     flags,
     launchers,
-    vllm_command,
     vllm_constraints,
     vllm_remarks,
     vllm_settings,
 )
+from shardlint.engines.command_lines import Command, Version, with_file
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
-from shardlint.engines.vllm_command import Command, Version
+from shardlint.engines.vllm_command import VLLMDialect
 from shardlint.engines.vllm_memory import VLLMMemory
 from shardlint.footprint import MemoryRules
 from shardlint.known import Case, Known, Text, combine
@@ -31,7 +32,6 @@ from shardlint.plan import (
     SHAPE_KEPT,
     Constraint,
     Device,
-    KvBudget,
     Launch,
     Layout,
     LayoutFacts,
@@ -43,7 +43,6 @@ from shardlint.plan import (
     Releases,
     ServingPlan,
     SharedMemory,
-    version,
 )
 from shardlint.record import record
 
@@ -88,13 +87,9 @@ SHM_CHECKED_SINCE = "0.27.0"
 HELP = ("-h", "--help")
 """With one of these the parser prints its options and ends."""
 
-RELEASE_PARTS = 3
-"""Numbers in a release of vLLM; a tag such as 25.09 is a date of an image."""
-
 ANY_RELEASE: Known[Releases] = Known((Case(Releases("0.6.0", "0.33.0")),), how="defaulted")
 
-Read = TypeVar("Read", LayoutFacts, Memory, KvBudget)
-T = TypeVar("T")
+DIALECT = VLLMDialect()
 
 
 class VLLM:
@@ -115,27 +110,27 @@ class VLLM:
         if start is None or any(word.value in HELP for word in launch.argv[start:]):
             return None
         command = self._command(launch, start)
-        found = vllm_command.versions_of(self.table, command, releases)
-        chosen = vllm_command.chosen(found, releases)
+        found = command_lines.versions_of(self.table, command, releases, DIALECT)
+        chosen = command_lines.chosen(found, releases)
         alike = {one.says: one for one in chosen}
         facts = [self._facts(one, launch, command.serve) for one in alike.values()]
         newest = chosen[-1].parsed
         omni = any(word.value == OMNI for word in command.words)
-        refused = vllm_command.refused(self.table, found, command, releases)
+        refused = command_lines.refused(self.table, found, command, releases)
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
             flags=newest.flags,
-            model=_agreed([item.model for item in facts]),
-            shape_of=_agreed([item.shape_of for item in facts]),
-            served_name=_agreed([item.served_name for item in facts]),
-            layout=_agreed_fields([item.layout for item in facts]),
-            memory=_agreed_memory([item.memory for item in facts]),
+            model=agreed.fact([item.model for item in facts]),
+            shape_of=agreed.fact([item.shape_of for item in facts]),
+            served_name=agreed.fact([item.served_name for item in facts]),
+            layout=agreed.of_fields([item.layout for item in facts]),
+            memory=agreed.of_memory([item.memory for item in facts]),
             open_ended=next((why for item in facts if (why := item.open_ended)), None),
-            options=_agreed_options([item.options for item in facts]),
+            options=agreed.of_options([item.options for item in facts]),
             refused=() if omni else refused,
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
-            releases=_taking(found),
+            releases=agreed.taking(found),
         )
 
     def _command(self, launch: Launch, start: int) -> Command:
@@ -157,14 +152,14 @@ class VLLM:
         )
 
     def _facts(self, version: Version, launch: Launch, serve: bool | None) -> _Facts:
-        parsed = version.parsed if launch.config is not None else _with_file(version.parsed)
+        parsed = version.parsed if launch.config is not None else with_file(version.parsed)
         options = _options(parsed, version.view, launch)
         return _Facts(
             model=_reshaped(_model(parsed, version.view, serve), parsed),
             shape_of=_reshaped(_shape_of(parsed), parsed),
             served_name=parsed.read("--served-model-name", str),
-            layout=_doubted(_layout(parsed, launch), parsed, version.view),
-            memory=_doubted(vllm_settings.memory(parsed, options), parsed, version.view),
+            layout=agreed.doubted(_layout(parsed, launch), parsed, version.view),
+            memory=agreed.doubted(vllm_settings.memory(parsed, options), parsed, version.view),
             options=options,
             open_ended=parsed.incomplete,
         )
@@ -201,12 +196,7 @@ class VLLM:
     # ------------------------------------------------------------------------------- versions
 
     def versions(self, tag: Known[str]) -> Known[Releases]:
-        """The release in a tag such as "v0.11.0-x86_64"; else every supported release."""
-        if tag.is_known and all(_release(value) for value in tag.values):
-            return tag.map(lambda value: Releases(_release(value), _release(value)))
-        span = Releases(self.table.first_release, self.table.last_release)
-        reason = "the release is not stated"
-        return Known((Case(span),), reason, tag.origin, how="defaulted")
+        return self.table.stated(tag)
 
     # ---------------------------------------------------------------------------------- layout
 
@@ -338,14 +328,6 @@ class VLLM:
 # ------------------------------------------------------------------------------------- options
 
 
-def _taking(found: Sequence[Version]) -> Known[Releases]:
-    """The releases that refuse no word, where others do."""
-    taking = [view.release for one in found if not one.refused for view in one.views]
-    if all(not one.refused for one in found) or not taking:
-        return Known.unset()
-    return Known(tuple(Case(Releases(each, each)) for each in taking), how="derived")
-
-
 def _before_serve(argv: Sequence[Text]) -> int | None:
     """Index behind `serve` where options stand between it and `vllm`."""
     words = [word.value for word in argv]
@@ -367,56 +349,6 @@ class _Facts:
     open_ended: str | None
 
 
-def _agreed(facts: Sequence[Known[T]]) -> Known[T]:
-    """What all releases read; unknown if they do not read the same."""
-    newest = facts[-1]
-    if all((fact.values, fact.is_unset) == (newest.values, newest.is_unset) for fact in facts):
-        return newest
-    if not newest.is_known and not newest.is_unset:
-        return newest
-    origin = next((fact.origin for fact in reversed(facts) if fact.origin), None)
-    return Known.unknown("releases that are possible here read it differently", origin)
-
-
-def _agreed_fields(parts: Sequence[Read]) -> Read:
-    newest = parts[-1]
-    names = [item.name for item in fields(newest) if isinstance(getattr(newest, item.name), Known)]
-    changed: dict[str, Any] = {
-        name: _agreed([getattr(part, name) for part in parts]) for name in names
-    }
-    return replace(newest, **changed)
-
-
-def _agreed_memory(parts: Sequence[Memory]) -> Memory:
-    budget = _agreed_fields([part.budget for part in parts])
-    return replace(_agreed_fields(parts), budget=budget)
-
-
-def _agreed_options(parts: Sequence[Mapping[str, Known[Any]]]) -> dict[str, Known[Any]]:
-    names = dict.fromkeys(name for part in reversed(parts) for name in part)
-    return {name: _agreed([part.get(name, Known.unset()) for part in parts]) for name in names}
-
-
-def _doubted(facts: Read, parsed: ParsedWords, view: FlagView) -> Read:
-    """A field is not at its default while a refused option was probably meant to set it."""
-    changed: dict[str, Any] = {}
-    for flag in parsed.flags:
-        for guess in flag.candidates if flag.flag is None else ():
-            name = view.option_of(guess).field or ""
-            fact = getattr(facts, name, None)
-            if isinstance(fact, Known) and fact.is_unset:
-                reason = f"`{flag.written.value}` was probably meant to set it"
-                changed[name] = Known.unknown(reason, flag.written.place)
-    return replace(facts, **changed)
-
-
-def _release(tag: str) -> str:
-    """The release that a tag names, empty if it names none."""
-    name = re.split("[-+_]", tag.removeprefix("v"), maxsplit=1)[0]
-    found = version(name)
-    return name if found and len(found.release) >= RELEASE_PARTS else ""
-
-
 def _telltale(parsed: ParsedWords) -> bool:
     """The words are vLLM's options although nothing names the engine."""
     used = flags.names(parsed.flags)
@@ -428,15 +360,6 @@ def _telltale(parsed: ParsedWords) -> bool:
         and len(used) > 1
         and len(TELLTALE & used) > (1 if refused else 0)
     )
-
-
-def _with_file(parsed: ParsedWords) -> ParsedWords:
-    """With `--config FILE`, the file may set what is absent; in one word the file is not read."""
-    config = parsed.last("--config")
-    if config is None or config.written.value != "--config":
-        return parsed
-    name = config.value.value if config.value else None
-    return replace(parsed, elsewhere=f"{name or '--config'} holds more options")
 
 
 def _model(parsed: ParsedWords, view: FlagView, serve: bool | None) -> Known[str]:

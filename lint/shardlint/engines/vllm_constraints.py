@@ -17,11 +17,11 @@ from shardlint.engines.vllm_models import (
     REFUSAL,
     Shape,
     Special,
-    Width,
     may_be_whole,
     of,
     shape,
 )
+from shardlint.engines.widths import Width
 from shardlint.plan import (
     NO_OPTIONS,
     Constraint,

@@ -10,14 +10,13 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from shardlint.engines.cuts import VOCABULARY_PADDING
+from shardlint.engines.widths import Scaled, Width, known, latent_outputs, scaled
 from shardlint.matrices import Place
 from shardlint.plan import ModelFacts, Ranks
 from shardlint.record import record
-
-Split: TypeAlias = Literal["tp", "experts"]
 
 MOST_MODELS = 512
 
@@ -27,36 +26,6 @@ OLDEST_READ = "0.11.2"
 DEATH = "stops while it builds the model"
 KEEP_WHOLE = "expert parallelism (`--enable-expert-parallel`), which keeps experts whole"
 REFUSAL = "refuses to start"
-
-
-@record
-class Width:
-    """A size that is cut in equal parts, and the fields of ModelFacts that it comes from."""
-
-    subject: str
-    size: int
-    facts: tuple[str, ...]
-    certain: bool = True
-
-    @property
-    def counted(self) -> bool:
-        """It is a number of things, not the width of one."""
-        return self.subject.endswith(("heads", "groups"))
-
-
-@record
-class Scaled:
-    """A width whose parts must hold whole quantization scales.
-
-    `split` says by what it is cut. `part` is the class of matrices, as in the record of skipped
-    ones.
-    """
-
-    subject: str
-    size: int
-    part: str
-    split: Split
-    facts: tuple[str, ...]
 
 
 @record(kw_only=True)
@@ -123,13 +92,13 @@ def _shape(model: ModelFacts) -> Shape:
     padded = "pads_mlp" in special
     return Shape(
         widths=tuple(_widths(model, padded)),
-        shared=_known(
+        shared=known(
             "shared expert width", model, "shared_expert_intermediate_size", certain=not padded
         ),
         experts=_experts(model, "pads_experts" in special),
         vision=tuple(_vision(model)),
-        scaled=tuple(item for item in _scaled(model) if not (padded and item.part in PADDED)),
-        latent=tuple(_latent_outputs(model)),
+        scaled=tuple(item for item in scaled(model) if not (padded and item.part in PADDED)),
+        latent=tuple(latent_outputs(model)),
         special=special,
         no_pipeline=tuple((span.get("since"), span.get("until")) for span in row.get("no_pp", ())),
         encoder=row.get("encoder_heads") or _encoder_told(model),
@@ -182,28 +151,18 @@ def _special(model: ModelFacts, row: Mapping[str, Any]) -> dict[str, tuple[Speci
 # ------------------------------------------------------------------------------------- widths
 
 
-def _known(subject: str, model: ModelFacts, *fields: str, certain: bool = True) -> Width | None:
-    size = 1
-    for name in fields:
-        value = getattr(model, name)
-        if not value:
-            return None
-        size *= value
-    return Width(subject, size, fields, certain)
-
-
 def _widths(model: ModelFacts, padded: bool) -> Iterator[Width]:
     """linear.py: what tensor parallelism cuts, beside heads and experts."""
-    if model.dense_ffn and (width := _known("FFN width", model, "intermediate_size")):
+    if model.dense_ffn and (width := known("FFN width", model, "intermediate_size")):
         yield Width(width.subject, width.size, ("dense_ffn", *width.facts), not padded)
     if model.vocab_size:
         padded_size = -(-model.vocab_size // VOCABULARY_PADDING) * VOCABULARY_PADDING
         yield Width("padded vocabulary", padded_size, ("vocab_size",))
     for width in (
-        _known("Mamba heads", model, "mamba_heads"),
-        _known("Mamba width", model, "mamba_width"),
-        _known("linear attention value heads", model, "linear_num_value_heads"),
-        _known("linear attention key heads", model, "linear_num_key_heads", certain=False),
+        known("Mamba heads", model, "mamba_heads"),
+        known("Mamba width", model, "mamba_width"),
+        known("linear attention value heads", model, "linear_num_value_heads"),
+        known("linear attention key heads", model, "linear_num_key_heads", certain=False),
     ):
         if width is not None:
             yield width
@@ -212,8 +171,8 @@ def _widths(model: ModelFacts, padded: bool) -> Iterator[Width]:
 
 def _convolution(model: ModelFacts) -> Iterator[Width]:
     """Gated delta nets: queries, keys and values go through one convolution."""
-    keys = _known("", model, "linear_num_key_heads", "linear_key_head_dim")
-    values = _known("", model, "linear_num_value_heads", "linear_value_head_dim")
+    keys = known("", model, "linear_num_key_heads", "linear_key_head_dim")
+    values = known("", model, "linear_num_value_heads", "linear_value_head_dim")
     if keys and values:
         size = 2 * keys.size + values.size
         yield Width("linear attention convolution", size, (*keys.facts, *values.facts))
@@ -229,7 +188,7 @@ def _experts(model: ModelFacts, padded: bool) -> Width | None:
         return None
     method = (model.quantization or {}).get("method")
     padded = padded or method in ("mxfp4", "gpt_oss_mxfp4")
-    return _known(
+    return known(
         "expert width", model, "moe_intermediate_size",
         certain=not padded and model.quantization is not None,
     )  # fmt: skip
@@ -237,51 +196,14 @@ def _experts(model: ModelFacts, padded: bool) -> Width | None:
 
 def _vision(model: ModelFacts) -> Iterator[Width]:
     for width in (
-        _known("vision heads", model, "vision_heads"),
-        _known("vision FFN width", model, "vision_intermediate_size", certain=False),
+        known("vision heads", model, "vision_heads"),
+        known("vision FFN width", model, "vision_intermediate_size", certain=False),
     ):
         if width is not None:
             yield width
 
 
 # -------------------------------------------------------------------------------------- scales
-
-
-def _scaled(model: ModelFacts) -> Iterator[Scaled]:
-    """Matrices that are cut along their input, and single ones that are cut along their output."""
-    value = "v_head_dim" if model.v_head_dim else "head_dim"
-    candidates = [
-        ("attention output", "attention", "tp", ("attention_heads", value)),
-        ("linear attention output", "linear_attention", "tp",
-         ("linear_num_value_heads", "linear_value_head_dim")),
-        ("shared expert width", "shared_expert", "tp", ("shared_expert_intermediate_size",)),
-    ]  # fmt: skip
-    if model.dense_ffn:
-        candidates.append(("FFN width", "dense_ffn", "tp", ("intermediate_size",)))
-    if model.moe and "expert_dtype" not in (model.quantization or {}):
-        candidates.append(("expert width", "expert", "experts", ("moe_intermediate_size",)))
-    for subject, part, split, fields in candidates:
-        if (width := _known(subject, model, *fields)) is not None:
-            yield Scaled(subject, width.size, part, "tp" if split == "tp" else "experts", fields)
-
-
-def _latent_outputs(model: ModelFacts) -> Iterator[Scaled]:
-    """Latent attention: the matrices from the compressed queries and KV entries to the heads."""
-    heads, nope = model.attention_heads, model.qk_nope_head_dim
-    if not model.mla or not heads or not nope:
-        return
-    for subject, more in (("query projection", model.qk_rope_head_dim),
-                          ("KV projection", model.v_head_dim)):  # fmt: skip
-        if more:
-            size = heads * (nope + more)
-            yield Scaled(subject, size, "attention", "tp", ("attention_heads", "qk_nope_head_dim"))
-
-
-def in_full_precision(model: ModelFacts, part: str) -> bool:
-    """Whether all matrices of a class are left out of the quantization, or may be."""
-    quantization = model.quantization or {}
-    skipped, layers = quantization.get("ignore", ()), quantization.get("ignore_layers", {})
-    return part in skipped and part not in layers
 
 
 def may_be_whole(ranks: Ranks) -> bool:

@@ -10,14 +10,21 @@ from collections.abc import Iterator
 from math import gcd
 from typing import Any, TypeAlias
 
-from shardlint.engines import vllm_models
 from shardlint.engines.vllm_models import (
     DEATH,
     KEEP_WHOLE,
     OLDEST_READ,
     Shape,
-    in_full_precision,
     may_be_whole,
+)
+from shardlint.engines.widths import (
+    INT4,
+    Scaled,
+    in_full_precision,
+    rest,
+    weights_only,
+    whole_if_cut,
+    with_scales,
 )
 from shardlint.plan import Constraint, Device, Layout, ModelFacts, Ranks, at_most, divides
 
@@ -31,8 +38,6 @@ REFINED_SINCE = "0.29.0"
 PADDED_TILES_SINCE = "0.24.0"
 """marlin_utils.py: what is no multiple of a tile is filled with zeros."""
 
-INT4 = ("awq", "awq_marlin", "auto_awq", "gptq", "gptq_marlin", "auto_gptq", "compressed-tensors")
-"""Methods that store weights in groups along the input."""
 TILE_N, TILE_K = 64, 128
 
 
@@ -47,18 +52,8 @@ def scales(
         yield from _blocks(model, built, ranks, layout, (block[0], block[1]))
     elif quantization.get("quant_algo") in ("NVFP4", "MXFP8"):
         yield from _small_blocks(model, built, ranks, str(quantization["quant_algo"]))
-    elif quantization.get("method") in INT4 and isinstance(group, int) and _weights_only(model):
+    elif quantization.get("method") in INT4 and isinstance(group, int) and weights_only(model):
         yield from _groups(model, built, ranks, group, device)
-
-
-def _weights_only(model: ModelFacts) -> bool:
-    """Whole numbers of few bits, multiplied by 16-bit activations."""
-    quantization = model.quantization or {}
-    return "activation_bits" not in quantization and quantization.get("type", "int") == "int"
-
-
-def _facts(facts: tuple[str, ...]) -> tuple[str, ...]:
-    return (*facts, "quantization")
 
 
 def _blocks(
@@ -76,38 +71,20 @@ def _blocks(
             continue
         yield Constraint(
             rule=BLOCKS, subject=item.subject, left=item.size, right=tp * block[1],
-            test=_whole_if_cut(tp), refusal="is not divisible by weight quantization block_k",
-            consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
+            test=whole_if_cut(tp), refusal="is not divisible by weight quantization block_k",
+            consequence=DEATH, cures=("tp",), facts=with_scales(item.facts),
             advisory=item.part == "shared_expert" and may_be_whole(ranks),
-            sentence=_rest(item, tp, block[1], f"quantization blocks of {block[1]}"),
+            sentence=rest(item, tp, block[1], f"quantization blocks of {block[1]}"),
         )  # fmt: skip
     if in_full_precision(model, "attention"):
         return
     for item in built.latent:
         yield Constraint(
             rule=BLOCKS, subject=item.subject, left=item.size, right=tp * block[0],
-            test=_whole_if_cut(tp), refusal="is not divisible by weight quantization block_n",
-            consequence=DEATH, cures=("tp",), facts=_facts(item.facts),
-            sentence=_rest(item, tp, block[0], f"quantization blocks of {block[0]}"),
+            test=whole_if_cut(tp), refusal="is not divisible by weight quantization block_n",
+            consequence=DEATH, cures=("tp",), facts=with_scales(item.facts),
+            sentence=rest(item, tp, block[0], f"quantization blocks of {block[0]}"),
         )  # fmt: skip
-
-
-def _rest(item: vllm_models.Scaled, parts: int, unit: int, units: str) -> str | None:
-    """What is left to each rank, where it is no whole number of units."""
-    if item.size % (parts * unit) == 0:
-        return None
-    each = item.size / parts
-    over = f"TP {parts}" if item.split == "tp" else f"{parts} ranks"
-    return f"{item.subject} {item.size:,} over {over} leaves {each:g} a rank, no whole {units}"
-
-
-def _whole_if_cut(parts: int) -> Any:
-    """With one part nothing is cut, and a last block may be shorter."""
-    return divides if parts > 1 else _always
-
-
-def _always(_left: int, _right: int) -> bool:
-    return True
 
 
 def _expert_blocks(
@@ -119,7 +96,7 @@ def _expert_blocks(
         return  # the width itself does not divide, which another constraint says
     part, cut = width // parts, f"TP × DP = {parts}" if layout.dp > 1 else f"TP {parts}"
     common: dict[str, Any] = {
-        "rule": BLOCKS, "subject": "expert width", "facts": _facts(("moe_intermediate_size",)),
+        "rule": BLOCKS, "subject": "expert width", "facts": with_scales(("moe_intermediate_size",)),
         "cures": ("tp", "dp") if layout.dp > 1 else ("tp",), "remedy": KEEP_WHOLE,
     }  # fmt: skip
     before = max(block[0], block[1]) if parts > 1 else block[0]
@@ -157,11 +134,11 @@ def _small_blocks(model: ModelFacts, built: Shape, ranks: Ranks, algorithm: str)
             continue
         yield Constraint(
             rule=BLOCKS, subject=item.subject, left=item.size, right=parts * size,
-            test=_whole_if_cut(parts), refusal=text, consequence=DEATH, cures=("tp",),
-            facts=_facts(item.facts), since=OLDEST_READ,
+            test=whole_if_cut(parts), refusal=text, consequence=DEATH, cures=("tp",),
+            facts=with_scales(item.facts), since=OLDEST_READ,
             advisory=item.split == "experts"
             or (item.part == "shared_expert" and may_be_whole(ranks)),
-            sentence=_rest(item, parts, size, f"{algorithm} groups of {size}"),
+            sentence=rest(item, parts, size, f"{algorithm} groups of {size}"),
         )  # fmt: skip
 
 
@@ -185,12 +162,12 @@ def _groups(
         yield _gates(columns, ranks.dense_tp)
 
 
-def _group(item: vllm_models.Scaled, tp: int, group: int, whole: bool) -> Constraint:
+def _group(item: Scaled, tp: int, group: int, whole: bool) -> Constraint:
     return Constraint(
         rule=GROUPS, subject=item.subject, left=item.size, right=tp * group,
-        test=_whole_if_cut(tp), refusal="", consequence=DEATH, cures=("tp",),
-        facts=_facts(item.facts), advisory=item.part == "shared_expert" and whole,
-        sentence=_rest(item, tp, group, f"quantization groups of {group}"),
+        test=whole_if_cut(tp), refusal="", consequence=DEATH, cures=("tp",),
+        facts=with_scales(item.facts), advisory=item.part == "shared_expert" and whole,
+        sentence=rest(item, tp, group, f"quantization groups of {group}"),
     )  # fmt: skip
 
 
@@ -200,7 +177,7 @@ def _expert_groups(
     """Marlin refuses the shape; the kernel that takes its place fails on small batches."""
     return Constraint(
         rule=GROUPS, subject="expert width", left=width, right=parts * group,
-        test=_whole_if_cut(parts), refusal="", cures=("tp",), facts=_facts(facts),
+        test=whole_if_cut(parts), refusal="", cures=("tp",), facts=with_scales(facts),
         consequence="has no kernel for that and dies while it starts or at the first request",
         advisory=device is not None and device.vendor not in ("nvidia", "unknown"),
         sentence=f"experts of width {{left:,}} over {parts} ranks leave {width / parts:g} inputs"
@@ -209,12 +186,12 @@ def _expert_groups(
     )  # fmt: skip
 
 
-def _tiles(item: vllm_models.Scaled, tp: int) -> Constraint:
+def _tiles(item: Scaled, tp: int) -> Constraint:
     """Marlin before 0.24 took whole tiles only; before 0.8 no other kernel took 8-bit channels."""
     return Constraint(
         rule=GROUPS, subject=item.subject, left=item.size, right=tp * TILE_K, test=divides,
         refusal="is not divisible by min_thread_k", consequence=DEATH, cures=("tp",),
-        facts=_facts(item.facts), until="0.8.0",
+        facts=with_scales(item.facts), until="0.8.0",
         sentence=f"{item.subject} {{left:,}} over TP {tp} leaves {item.size / tp:g} inputs a rank,"
         f" no multiple of the {TILE_K} that a tile of the Marlin kernel takes",
     )  # fmt: skip
@@ -225,7 +202,7 @@ def _gates(heads: int, tp: int) -> Constraint:
     return Constraint(
         rule=GROUPS, subject="linear attention gates", left=heads, right=tp * TILE_N, test=divides,
         refusal="", consequence=DEATH, cures=("tp",), until=PADDED_TILES_SINCE,
-        facts=_facts(("linear_num_value_heads",)), since=OLDEST_READ,
+        facts=with_scales(("linear_num_value_heads",)), since=OLDEST_READ,
         sentence=f"the gates of linear attention have {{left}} columns, {heads / tp:g} a rank at TP"
         f" {tp}, fewer than the {TILE_N} that a tile of the Marlin kernel takes",
     )  # fmt: skip

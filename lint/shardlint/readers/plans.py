@@ -451,6 +451,7 @@ def _sites(
         sites[name] = RefusedSite(f"{engine.label} takes the number of its GPUs for it")
     if options is not None:
         sites |= dict(_in_file(engine, stated, options, slot))
+    sites |= {name: RefusedSite(reason) for name, reason in reading.tied.items()}
     return MappingProxyType(sites | dict(host.written))
 
 

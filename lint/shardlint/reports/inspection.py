@@ -307,6 +307,11 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
         return f"{inside} = {gpus}" + ("; one lost GPU stops all" if ranks.gpus > 1 else "")
+    if ranks.engines * ranks.world_size > ranks.gpus:  # they lie inside of one world
+        groups = f"{layout.attention_dp} groups of attention of {ranks.attention_tp}"
+        copies = f" × DP {layout.dp}" if layout.dp > 1 else ""
+        lost = f"one lost GPU stops {ranks.world_size} of {ranks.gpus}"
+        return f"{inside}{copies} = {gpus}: {groups} inside; {lost}"
     kind = "coupled engines" if ranks.coupled > 1 else "independent engines"
     lost = f"one lost GPU stops {ranks.world_size * max(1, ranks.coupled)} of {ranks.gpus}"
     product = f"TP {layout.tp} × PP {layout.pp} × DP {layout.dp} = {gpus}"

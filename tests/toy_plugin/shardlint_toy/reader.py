@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from shardlint.api import (
     Edit,
@@ -52,7 +53,9 @@ class ToyReader:
             return Known.of(match[2], Origin(source.name, Span(*match.span(2))))
 
         releases = context.platform("toybox")
-        gpus = by_release("Toy Box", releases, "2.0.0", text("gpus").map(int), Known.of(1))
+        one: Known[int | Literal["all"]] = Known.of(1)
+        stated: Known[int | Literal["all"]] = text("gpus").map(int)
+        gpus = by_release("Toy Box", releases, "2.0.0", stated, one)
         layout = LayoutFacts(tp=text("tp").map(int))
         sites = {"tp": "tp", "gpus_per_pod": "gpus"}
         plan = ServingPlan(
