@@ -290,7 +290,10 @@ class _Search:
 
 def _alone(asked: Asked) -> Asked:
     """The question without a layout and a workload."""
-    return replace(asked, tp=1, pp=1, dp=1, attention_dp=1, ep=1, dcp=1, replicas=None)
+    return replace(
+        asked, tp=1, pp=1, dp=1, attention_dp=1, ep=1, dcp=1, replicas=None, isl=None, osl=None,
+        concurrency=None,
+    )  # fmt: skip
 
 
 def _of_shape(asked: Asked, shape: Shape) -> Asked:
