@@ -24,6 +24,7 @@ from shardlint.plan import (
     Memory,
     ModelFacts,
     Neighbour,
+    Offer,
     Options,
     Partner,
     Placement,
@@ -58,6 +59,7 @@ from shardlint.plugins import (
     Repair,
     Report,
     Result,
+    RouterWorld,
     Rule,
     RunFacts,
     Unused,
@@ -67,6 +69,7 @@ from shardlint.plugins import (
     says,
 )
 from shardlint.project import Project, Setup
+from shardlint.routing import Choice, RoutingRule, choice, matters, policy_words, told
 from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "Always",
     "Asked",
     "Case",
+    "Choice",
     "Constraint",
     "ConstraintRule",
     "Device",
@@ -99,6 +103,7 @@ __all__ = [
     "Neighbour",
     "Never",
     "Note",
+    "Offer",
     "Options",
     "Origin",
     "Partner",
@@ -121,6 +126,8 @@ __all__ = [
     "Report",
     "Result",
     "Router",
+    "RouterWorld",
+    "RoutingRule",
     "Rule",
     "Run",
     "RunFacts",
@@ -141,6 +148,7 @@ __all__ = [
     "accepted",
     "apply",
     "at_most",
+    "choice",
     "combine",
     "decide",
     "divides",
@@ -148,8 +156,11 @@ __all__ = [
     "gib",
     "hookimpl",
     "lint",
+    "matters",
     "parts_of",
+    "policy_words",
     "ranks_of",
     "refuses",
     "says",
+    "told",
 ]  # fmt: skip

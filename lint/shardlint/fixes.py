@@ -16,6 +16,7 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from shardlint import routing
 from shardlint.asked_layout import Asked
 from shardlint.engine import Engine
 from shardlint.known import Known
@@ -25,6 +26,7 @@ from shardlint.plan import (
     Flag,
     KvGroup,
     Layout,
+    Offer,
     Refusal,
     ServingPlan,
 )
@@ -41,13 +43,25 @@ MOST_ROUNDS = 1000
 
 def with_fixes(run: Run) -> Result:
     """The result with the fixes of its findings."""
-    findings = tuple(
-        replace(finding, fixes=tuple(_fixes(run.cures[finding.fingerprint], finding)))
-        if finding.fingerprint in run.cures
-        else finding
-        for finding in run.result.findings
+    return replace(
+        run.result, findings=tuple(_with_fixes(item, run) for item in run.result.findings)
     )
-    return replace(run.result, findings=findings)
+
+
+def _with_fixes(finding: Finding, run: Run) -> Finding:
+    if (cure := run.cures.get(finding.fingerprint)) is not None:
+        return replace(finding, fixes=tuple(_fixes(cure, finding)))
+    if (offers := run.offers.get(finding.fingerprint)) is not None:
+        return replace(finding, fixes=tuple(_offered(offers)))
+    return finding
+
+
+def _offered(offers: Iterable[Offer]) -> Iterator[Fix]:
+    """What the router's reader can write: none is safe, requests go elsewhere afterwards."""
+    for offer in offers:
+        edits = offer.site.set(offer.value)
+        if not isinstance(edits, Refusal):
+            yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
 
 
 def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
@@ -418,6 +432,8 @@ def _other_change(before: Project, after: Project, finding: Finding, fix: Fix) -
     """What the fix changes without saying so, or does not change although it says so."""
     if [plan.id for plan in before.plans] != [plan.id for plan in after.plans]:
         return f"it would change which engines {finding.file} starts"
+    if any(router.id in finding.plans for router in before.routers):
+        return _other_route(before, after, finding, fix)
     for old, new in zip(before.plans, after.plans, strict=True):
         engine = before.setup.engine(old.engine)
         if old.id in finding.plans and engine is not None:
@@ -426,6 +442,20 @@ def _other_change(before: Project, after: Project, finding: Finding, fix: Fix) -
             change = _change(old, new, {})
         if change is not None:
             return f"it would also change {change} of {old.name}"
+    return None
+
+
+def _other_route(before: Project, after: Project, finding: Finding, fix: Fix) -> str | None:
+    """What the fix of a router leaves undone, or changes of the plans beside what it says."""
+    wanted = fix.delta.get("routing")
+    for router in after.routers:
+        if router.id in finding.plans and wanted is not None and routing.word(router) != wanted:
+            return f"the policy would be read as {routing.word(router)}"
+    for old, new in zip(before.plans, after.plans, strict=True):
+        was, now = stated(old), stated(new)
+        for name in was:
+            if now[name] not in (was[name], (fix.delta.get(name, ...),)):
+                return f"it would also change {name} of {old.name}"
     return None
 
 

@@ -5,12 +5,12 @@ Read in sglang 0.5.23 (server_args.py, runtime_context.py, distributed/parallel_
 
 from __future__ import annotations
 
-from shardlint.engines import inner_ranks
+from shardlint.engines import balancing, inner_ranks
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.sglang_memory import SGLangMemory
 from shardlint.engines.sglang_releases import table
 from shardlint.footprint import MemoryRules
-from shardlint.plan import Layout, ModelFacts, Ranks
+from shardlint.plan import Layout, ModelFacts, Ranks, Router, ServingPlan
 
 
 class SGLang(RecognisedEngine):
@@ -31,6 +31,9 @@ class SGLang(RecognisedEngine):
         return Layout(
             tp=tp * attention_dp, pp=pp, dp=dp, attention_dp=attention_dp, ep=ep, dcp=dcp
         )  # fmt: skip
+
+    def balancing(self, plan: ServingPlan) -> Router | None:
+        return balancing.of_sglang(plan)
 
     def memory(self, release: str) -> MemoryRules | None:
         return SGLangMemory(release)

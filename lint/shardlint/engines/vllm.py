@@ -14,6 +14,7 @@ from posixpath import basename
 from typing import Any, TypeVar
 
 from shardlint.engines import (
+    balancing,
     flags,
     launchers,
     vllm_command,
@@ -41,6 +42,7 @@ from shardlint.plan import (
     Ranks,
     Reading,
     Releases,
+    Router,
     ServingPlan,
     SharedMemory,
     version,
@@ -333,6 +335,9 @@ class VLLM:
         name = "--disable-custom-all-reduce"
         given = [flag for flag in plan.flags if flag.flag == name]
         return None if given and not given[-1].negated else name
+
+    def balancing(self, plan: ServingPlan) -> Router | None:
+        return balancing.of_vllm(plan)
 
 
 # ------------------------------------------------------------------------------------- options

@@ -114,7 +114,7 @@ def policy(router_class: str | None) -> tuple[str, frozenset[str]]:
 AWARENESS = MappingProxyType(
     {
         "PrefixCacheAffinityRouter": ("prefix", "load"),
-        "KVAwareRouter": ("prefix", "load"),
+        "KVAwareRouter": ("prefix", "kv", "load"),
         "ConsistentHashRouter": ("session",),
         "PowerOfTwoChoices": ("load",),
     }

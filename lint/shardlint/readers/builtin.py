@@ -8,6 +8,7 @@ from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.aibrix import AibrixReader
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
+from shardlint.readers.endpoint_picker import EndpointPickerReader
 from shardlint.readers.engine_config import EngineConfigReader
 from shardlint.readers.gitops import GitopsReader
 from shardlint.readers.grove import GroveReader
@@ -64,4 +65,5 @@ def shardlint_readers() -> Iterable[Reader]:
         KServeReader(),
         KServeLLMReader(),
         KustomizeReader(),
+        EndpointPickerReader(),
     )

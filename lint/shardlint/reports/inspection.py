@@ -153,7 +153,11 @@ def _ranks(ranks: Ranks | None) -> dict[str, Any] | None:
 
 
 def _awareness(router: Router) -> list[str]:
-    return sorted(router.awareness) or ["blind"]
+    if router.chooses == "elsewhere":
+        return sorted(router.awareness) or ["n/a"]
+    if router.chooses == "one":
+        return ["none"]
+    return sorted(router.awareness) or ["blind"] if router.sure else []
 
 
 def _routing(plan: ServingPlan, project: Project) -> dict[str, Any] | None:
