@@ -147,6 +147,7 @@ def _folder(name: str) -> str:
 # ------------------------------------------------------------------------------ behind proxies
 
 PROXIED = ("ingress", "gateway")
+"""What sends all requests to a Service from its own address."""
 
 
 def _behind_proxies(routers: Sequence[Router]) -> Iterator[Router]:
@@ -166,16 +167,13 @@ def _skewed(router: Router, before: Router) -> Router:
     remark = Remark(
         kind="skew",
         at=at,
-        severity="warning",
+        severity="warning" if before.explicit else "info",
         message="the Service sticks to the client's address, and all requests come from one"
         f" {before.kind}: the replica of its address gets them all",
         help="a hash of a session header in the proxy, or an InferencePool with an endpoint picker",
         related=((before.origin, "what the requests come through"),),
     )
-    offers = tuple(
-        replace(offer, cures="skew") for offer in before.offers if offer.cures == "routing"
-    )
-    return replace(router, remarks=(*router.remarks, remark), offers=(*router.offers, *offers))
+    return replace(router, remarks=(*router.remarks, remark))
 
 
 # ------------------------------------------------------------------------------------ around
@@ -216,12 +214,17 @@ def around(plans: Iterable[ServingPlan], routers: Sequence[Router]) -> Iterator[
 
 
 def _reached(router: Router, fronts: dict[str, Router]) -> dict[str, None]:
-    """The ids of all that stands behind a router, also behind those that it sends to."""
+    """The ids of all that stands behind a router, up to the next one that chooses itself."""
     found: dict[str, None] = {}
     todo, steps = list(router.backends), 0
     while todo and steps < MOST_STEPS * max(1, len(router.backends)):
         name, steps = todo.pop(0), steps + 1
         if name not in found:
             found[name] = None
-            todo += fronts[name].backends if name in fronts else ()
+            todo += fronts[name].backends if name in fronts and _passes(fronts[name]) else ()
     return found
+
+
+def _passes(router: Router) -> bool:
+    """It chooses among nothing but the replicas of one name, or leaves that to another."""
+    return router.kind == "service" or router.chooses != "replicas"

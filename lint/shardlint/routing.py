@@ -31,7 +31,8 @@ def word(router: Router) -> str:
     if "prefix" in aware:
         return "prefix-aware"
     if "session" in aware:
-        return "client-ip" if policy in CLIENT_IP else "session-hash"
+        by_address = router.kind == "service" or policy in CLIENT_IP
+        return "client-ip" if by_address else "session-hash"
     if "load" in aware:
         return "load-aware"
     return "random" if "random" in policy or "shuffle" in policy else "round-robin"
@@ -77,6 +78,8 @@ def choice(world: RouterWorld) -> Choice | None:
     if router.chooses != "replicas" or not router.sure or _decided_elsewhere(world):
         return None
     listed = router.choices.only
+    if not world.plans and router.backends:
+        return None  # it leads to routers, which choose by themselves
     if not world.plans:
         if not router.engines or (router.choices.is_known and (listed or 0) < 2):
             return None
@@ -92,10 +95,16 @@ def choice(world: RouterWorld) -> Choice | None:
     return Choice(count, plans) if count > 1 else None
 
 
+BYPASSING: Final = ("ingress-nginx", "istio")
+"""What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
+
+
 def _decided_elsewhere(world: RouterWorld) -> bool:
     """Another router chooses among the same replicas: this one is there for something else."""
     if world.router.kind != "service":
         return False
+    if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):
+        return True
     return any(item.awareness or item.chooses == "elsewhere" for item in world.beside)
 
 

@@ -14,7 +14,7 @@ spec:
       componentType: frontend
       replicas: 1
       envs:
-      - {name: DYN_ROUTER_MODE, value: kv}
+      - {name: DYN_ROUTER_MODE, value: kv}  # routing-kv-events-missing
       extraPodSpec:
         mainContainer:
           image: nvcr.io/nvidia/ai-dynamo/sglang-runtime:1.3.1
@@ -26,7 +26,7 @@ spec:
         mainContainer:
           image: nvcr.io/nvidia/ai-dynamo/sglang-runtime:1.3.1
           command: [python3, -m, dynamo.sglang]
-          args: [--model-path, Qwen/Qwen3-8B]  # routing-kv-events-missing
+          args: [--model-path, Qwen/Qwen3-8B]
 ```
 
 ```yaml passes
@@ -75,6 +75,7 @@ class RoutingKvEventsMissing(Rule):
     scope = "router"
 
     def check_routing(self, world: RouterWorld) -> Iterator[Found]:
-        severity = matters(world.workload)
-        if severity is not None and choice(world) is not None:
+        severity, router = matters(world.workload), world.router
+        apart = router.state == "process" and (router.replicas.only or 0) > 1
+        if severity is not None and not apart and choice(world) is not None:
             yield from told(world.router, "kv-events", "kv_events", severity)

@@ -25,6 +25,7 @@ from shardlint.readers.kustomize import KustomizeReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
 from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
+from shardlint.readers.nginx import NginxReader
 from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
 from shardlint.readers.production_stack import ProductionStackReader
@@ -66,4 +67,5 @@ def shardlint_readers() -> Iterable[Reader]:
         KServeLLMReader(),
         KustomizeReader(),
         EndpointPickerReader(),
+        NginxReader(),
     )

@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Remark, Router, ServingPlan, Site
+from shardlint.plan import Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import _stack_router
 from shardlint.readers._pod import UNITS
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
 from shardlint.readers.kubernetes import surge
+from shardlint.readers.objects import kind_of, objects
 from shardlint.readers.plans import finished, numbered
 from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
@@ -40,7 +42,10 @@ from shardlint.record import record
 from shardlint.source import Source
 
 KIND = "production-stack"
-_KEY = re.compile(r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:""", re.MULTILINE)
+_KEY = re.compile(
+    r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:|kind:[ \t]*VLLMRouter\b""",
+    re.MULTILINE,
+)
 
 PREFIX_ON, PREFIX_OFF = "--enable-prefix-caching", "--no-enable-prefix-caching"
 
@@ -60,10 +65,18 @@ class ProductionStackReader:
         if failed is not None:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
+        asked = [self.read_object(node, path, context) for at, root in enumerate(roots)
+                 for node, path in objects(root, f"{at}:")]  # fmt: skip
         return ReadResult(
             plans=finished(plan for result in found for plan in result.plans),
-            routers=tuple(router for result in found for router in result.routers),
+            routers=tuple(router for result in [*found, *asked] for router in result.routers),
         )
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """An object VLLMRouter; the chart's values are no objects."""
+        if kind_of(node) != ("production-stack.vllm.ai", "VLLMRouter"):
+            return ReadResult()
+        return ReadResult(routers=tuple(_stack_router.of_object(node, path)))
 
 
 def is_ours(root: Node) -> bool:
@@ -83,7 +96,9 @@ def values(root: Node, path: str, context: ReadContext) -> ReadResult:
             spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}")
             plans.extend(spec.plans(context))
     plans = list(numbered(plans))
-    return ReadResult(plans=tuple(plans), routers=tuple(_routers(root, engines, path, plans)))
+    if plans and (said := tuple(_stack_router.refused(root))):
+        plans[0] = replace(plans[0], refused=(*plans[0].refused, *said))
+    return ReadResult(plans=tuple(plans), routers=tuple(_stack_router.of_values(root, path, plans)))
 
 
 def _is_false(node: Node | None) -> bool:
@@ -549,41 +564,3 @@ def _has_gpu(resources: Node) -> bool:
 
 def _ignored(node: Node, message: str, more: str) -> Remark:
     return Remark(kind="ignored", at=node.origin, message=message, severity="warning", help=more)
-
-
-# ------------------------------------------------------------------------------------ router
-
-
-def _routers(root: Node, engines: Node, path: str, plans: list[ServingPlan]) -> Iterator[Router]:
-    """The router of the release, which there is unless it is switched off."""
-    spec = root.get("routerSpec")
-    if _is_false(spec.get("enableRouter") if spec is not None else None) or not plans:
-        return
-    place = spec.pair("routingLogic") if spec is not None else None
-    key, _ = root.pair("servingEngineSpec") or (engines, None)
-    policy = _policy(place)
-    origin = place[0].origin if place is not None else (spec or key).origin
-    known = policy.only in chart.ROUTING
-    yield Router(
-        id=f"{root.source.name}#{path}/routerSpec",
-        name="router",
-        kind="production-stack-router",
-        file=root.source.name,
-        path=f"{path}/routerSpec",
-        origin=origin,
-        policy=policy,
-        explicit=place is not None,
-        awareness=chart.ROUTING.get(policy.only or "", frozenset()),
-        backends=tuple(plan.id for plan in plans) if known else (),
-        anchors=((spec or engines).span,),
-    )
-
-
-def _policy(place: tuple[Node, Node] | None) -> Known[str]:
-    if place is None:
-        return Known.of(chart.DEFAULT_ROUTING, how="defaulted")
-    node = place[1]
-    reason = placeholder(node.value) if node.kind == "scalar" else "it is no word"
-    if reason is not None:
-        return Known.unknown(reason, node.origin)
-    return Known.of(node.value, node.origin)
