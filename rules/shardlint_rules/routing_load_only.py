@@ -51,7 +51,7 @@ class RoutingLoadOnly(RoutingRule):
 
     def meets(self, router: Router) -> bool:
         return router.awareness == {"load"} and not any(
-            remark.kind == "skew" for remark in router.remarks
+            remark.at == router.policy.origin for remark in router.remarks
         )
 
     def says(self, router: Router, found: Choice) -> str:

@@ -32,7 +32,7 @@ def of_vllm(plan: ServingPlan) -> Router | None:
     names = {flag.flag for flag in plan.flags if not flag.negated}
     if names & {"--data-parallel-external-lb", "--data-parallel-multi-port-external-lb"}:
         return None
-    if "--headless" in names or not plan.layout.dp_rank.is_unset:
+    if "--headless" in names or plan.layout.dp_rank.only is not None:
         return None
     hybrid = _last(plan, "--data-parallel-hybrid-lb")
     dp = plan.effective.dp

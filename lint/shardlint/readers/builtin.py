@@ -10,8 +10,10 @@ from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
 from shardlint.readers.endpoint_picker import EndpointPickerReader
 from shardlint.readers.engine_config import EngineConfigReader
+from shardlint.readers.envoy import EnvoyReader
 from shardlint.readers.gitops import GitopsReader
 from shardlint.readers.grove import GroveReader
+from shardlint.readers.haproxy import HaproxyReader
 from shardlint.readers.helm_templates import HelmTemplateReader
 from shardlint.readers.helm_values import HelmValuesReader
 from shardlint.readers.kaito import KaitoReader
@@ -23,6 +25,7 @@ from shardlint.readers.kubeai import KubeAIReader
 from shardlint.readers.kubernetes import KubernetesReader
 from shardlint.readers.kustomize import KustomizeReader
 from shardlint.readers.leaderworkerset import LeaderWorkerSetReader
+from shardlint.readers.litellm import LiteLLMReader
 from shardlint.readers.llmaz import LlmazReader
 from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.nginx import NginxReader
@@ -30,10 +33,13 @@ from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
 from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.ray import RayReader
+from shardlint.readers.routes import RoutesReader
 from shardlint.readers.shell import ShellReader
 from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
+from shardlint.readers.srt_slurm import SrtSlurmReader
 from shardlint.readers.systemd import SystemdReader
+from shardlint.readers.trtllm_disagg import TrtllmDisaggReader
 
 
 @hookimpl
@@ -68,4 +74,10 @@ def shardlint_readers() -> Iterable[Reader]:
         KustomizeReader(),
         EndpointPickerReader(),
         NginxReader(),
+        HaproxyReader(),
+        RoutesReader(),
+        SrtSlurmReader(),
+        TrtllmDisaggReader(),
+        LiteLLMReader(),
+        EnvoyReader(),
     )
