@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from shardlint.plugins import Reader, hookimpl
 from shardlint.readers.aibrix import AibrixReader
+from shardlint.readers.aibrix_router import AibrixRouterReader
 from shardlint.readers.compose import ComposeReader
 from shardlint.readers.dynamo import DynamoReader
 from shardlint.readers.endpoint_picker import EndpointPickerReader
 from shardlint.readers.engine_config import EngineConfigReader
 from shardlint.readers.envoy import EnvoyReader
+from shardlint.readers.gateways import GatewaysReader
 from shardlint.readers.gitops import GitopsReader
 from shardlint.readers.grove import GroveReader
 from shardlint.readers.haproxy import HaproxyReader
@@ -39,6 +41,7 @@ from shardlint.readers.skypilot import SkyPilotReader
 from shardlint.readers.slurm import SlurmReader
 from shardlint.readers.srt_slurm import SrtSlurmReader
 from shardlint.readers.systemd import SystemdReader
+from shardlint.readers.traefik import TraefikReader
 from shardlint.readers.trtllm_disagg import TrtllmDisaggReader
 
 
@@ -76,6 +79,9 @@ def shardlint_readers() -> Iterable[Reader]:
         NginxReader(),
         HaproxyReader(),
         RoutesReader(),
+        TraefikReader(),
+        AibrixRouterReader(),
+        GatewaysReader(),
         SrtSlurmReader(),
         TrtllmDisaggReader(),
         LiteLLMReader(),

@@ -14,7 +14,7 @@ from typing import Final
 from shardlint.known import Known
 from shardlint.plan import Offer, Refusal, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.edits import MadeSite, add_entry
+from shardlint.readers.edits import MadeSite, Tree, add_entry
 from shardlint.readers.inner_yaml import nodes_of
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.nginx import SERVING
@@ -140,8 +140,8 @@ class _Envoy:
             for route in routes:
                 if route.get("hash_policy") is not None:
                     continue
-                header = {"header": {"header_name": HEADER}}
-                added = add_entry(route, "hash_policy", [dict(header)])
+                header: dict[str, Tree] = {"header": {"header_name": HEADER}}
+                added = add_entry(route, "hash_policy", [header])
                 if isinstance(added, Refusal):
                     return added
                 edits += added

@@ -1,0 +1,100 @@
+"""Traefik's dynamic configuration: each `loadBalancer` of a service is a router.
+
+Facts of routing, section 1 (traefik/traefik, routing-configuration/http/load-balancing/service.md
+at fd5a576): `wrr` where no strategy is stated; `sticky.cookie` keeps a client at one server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from shardlint.known import Known
+from shardlint.plan import Offer, Router
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.edits import MadeSite, add_entry
+from shardlint.readers.nginx import SERVING
+from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_tree import Node
+from shardlint.source import Source
+
+_KEY = re.compile(r"^http:(?s:.*)^\s+loadBalancer:", re.MULTILINE | re.IGNORECASE)
+AWARE: Final[dict[str, frozenset[str]]] = {
+    "wrr": frozenset(), "p2c": frozenset({"load"}), "leasttime": frozenset({"load"}),
+    "hrw": frozenset({"session"}),
+}  # fmt: skip
+DEFAULT: Final = "wrr"
+COOKIE: Final = "llm_session"
+
+
+class TraefikReader:
+    """`http.services.*.loadBalancer` of Traefik's file provider."""
+
+    name = "traefik"
+    kinds = ()
+    look: bytes | None = None
+
+    def accepts(self, source: Source) -> bool:
+        return _KEY.search(source.text) is not None and yaml_like(source)
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        roots, _ = read_yaml(source)
+        return ReadResult(
+            routers=tuple(router for at, root in enumerate(roots)
+                          for router in _routers(root, f"{at}:"))
+        )  # fmt: skip
+
+
+def _routers(root: Node, path: str) -> Iterator[Router]:
+    services = root.get("http", "services")
+    rows = [] if services is None or services.kind != "map" else list(services.entries())
+    found = []
+    for key, service in rows:
+        node = service.get("loadBalancer") or service.get("loadbalancer")
+        if node is not None and node.kind == "map" and node.get("servers") is not None:
+            found.append((key, node))
+    for key, node in found:
+        urls = list(_urls(node))
+        engines = len(found) == 1 or any(SERVING.search(text) for text in (key.value, *urls))
+        yield _router(root, key, node, f"{path}/http/services/{key.value}", urls, engines)
+
+
+def _urls(node: Node) -> Iterator[str]:
+    servers = node.get("servers")
+    for item in servers.items if servers is not None else ():
+        if (url := item.string("url")) is not None:
+            yield url
+
+
+def _router(root: Node, key: Node, node: Node, path: str, urls: list[str], engines: bool) -> Router:
+    stated = node.get("strategy")
+    word = stated.value.lower() if stated is not None else DEFAULT
+    sticky = node.pair("sticky") is not None
+    looks = AWARE.get(word)
+    origin = stated.origin if stated is not None else key.origin
+    count = len(urls)
+    return Router(
+        id=f"{root.source.name}#{path}",
+        name=key.value,
+        kind="traefik",
+        file=root.source.name,
+        path=path,
+        origin=key.origin,
+        policy=Known.of(word, origin, how="stated" if stated is not None else "defaulted"),
+        explicit=stated is not None,
+        awareness=(looks or frozenset()) | ({"session"} if sticky else frozenset()),
+        sure=looks is not None or sticky,
+        chooses="one" if count == 1 else "replicas",
+        targets=tuple(urls),
+        choices=Known.of(count, how="derived"),
+        engines=engines,
+        anchors=(key.span,),
+        offers=() if sticky or word == "hrw" else (
+            Offer(
+                cures="routing", title="`sticky.cookie`, for clients that keep cookies",
+                delta={"routing": "session-hash", "session_key": COOKIE},
+                site=MadeSite(lambda _: add_entry(node, "sticky", {"cookie": {"name": COOKIE}})),
+            ),
+        ),
+    )  # fmt: skip
