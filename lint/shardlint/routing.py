@@ -58,16 +58,17 @@ class Choice:
 
     count: int | None
     plans: tuple[ServingPlan, ...]
+    unit: str = "replicas"
 
     @property
     def among(self) -> str:
-        return "its replicas" if self.count is None else f"{self.count} replicas"
+        return f"its {self.unit}" if self.count is None else f"{self.count} {self.unit}"
 
     @property
     def notes(self) -> tuple[Note, ...]:
         return tuple(
             Note(plan.fleet.replicas.origin, f"{plan.fleet.replicas.only} replicas")
-            for plan in self.plans
+            for plan in (self.plans if self.unit == "replicas" else ())
             if plan.fleet.replicas.origin is not None and plan.fleet.replicas.only is not None
         )
 
@@ -89,10 +90,11 @@ def choice(world: RouterWorld) -> Choice | None:
     if not any(caches(plan) for plan in world.plans):
         return None
     plans = _most(world.plans)
-    count = sum(map(replicas, plans))
+    count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)
-    return Choice(count, plans) if count > 1 else None
+    unit = "data-parallel ranks" if router.within else "replicas"
+    return Choice(count, plans, unit) if count > 1 else None
 
 
 BYPASSING: Final = ("ingress-nginx", "istio")

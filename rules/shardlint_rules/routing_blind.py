@@ -13,53 +13,31 @@ prefix-aware routing range from no gain, at low load or with little in common, t
 output.
 
 ```yaml fails
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: llm}
-spec:
-  replicas: 4
-  selector: {matchLabels: {app: llm}}
-  template:
-    metadata: {labels: {app: llm}}
-    spec:
-      containers:
-      - name: vllm
-        image: vllm/vllm-openai:v0.33.0
-        args: ["Qwen/Qwen3-8B"]
-        resources: {limits: {nvidia.com/gpu: 1}}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: llm  # routing-blind
-spec:
-  selector: {app: llm}
-  ports: [{port: 80, targetPort: 8000}]
+servingEngineSpec:
+  modelSpec:
+  - name: llama3
+    repository: vllm/vllm-openai
+    tag: v0.11.2
+    modelURL: meta-llama/Llama-3.1-8B-Instruct
+    replicaCount: 4
+    requestGPU: 1
+    vllmConfig: {enablePrefixCaching: true}
+routerSpec:
+  routingLogic: roundrobin  # routing-blind
 ```
 
 ```yaml passes
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: llm}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: llm}}
-  template:
-    metadata: {labels: {app: llm}}
-    spec:
-      containers:
-      - name: vllm
-        image: vllm/vllm-openai:v0.33.0
-        args: ["Qwen/Qwen3-8B"]
-        resources: {limits: {nvidia.com/gpu: 1}}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: llm
-spec:
-  selector: {app: llm}
-  ports: [{port: 80, targetPort: 8000}]
+servingEngineSpec:
+  modelSpec:
+  - name: llama3
+    repository: vllm/vllm-openai
+    tag: v0.11.2
+    modelURL: meta-llama/Llama-3.1-8B-Instruct
+    replicaCount: 1
+    requestGPU: 1
+    vllmConfig: {enablePrefixCaching: true}
+routerSpec:
+  routingLogic: roundrobin
 ```
 
 Fix: another policy of the same router where it has one that looks at prefixes or sessions
@@ -75,6 +53,7 @@ from shardlint.api import Choice, Router, RoutingRule, policy_words
 
 class RoutingBlind(RoutingRule):
     id, name = "SL504", "routing-blind"
+    fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
         return not router.awareness

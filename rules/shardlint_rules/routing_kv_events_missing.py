@@ -71,6 +71,7 @@ from shardlint.api import Found, RouterWorld, Rule, choice, matters, told
 
 class RoutingKvEventsMissing(Rule):
     id, name = "SL509", "routing-kv-events-missing"
+    fix = "unsafe"
     severity = "warning"
     scope = "router"
 

@@ -48,6 +48,7 @@ from shardlint.api import Choice, Router, RoutingRule, policy_words
 
 class RoutingLoadOnly(RoutingRule):
     id, name = "SL505", "routing-load-only"
+    fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
         return router.awareness == {"load"} and not any(

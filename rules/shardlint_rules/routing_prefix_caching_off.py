@@ -47,6 +47,7 @@ from shardlint.api import Found, Note, Repair, RouterWorld, Rule, matters, polic
 
 class RoutingPrefixCachingOff(Rule):
     id, name = "SL510", "routing-prefix-caching-off"
+    fix = "unsafe"
     severity = "warning"
     scope = "router"
 

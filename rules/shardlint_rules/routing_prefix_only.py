@@ -49,6 +49,7 @@ from shardlint.api import Choice, Router, RoutingRule, policy_words
 
 class RoutingPrefixOnly(RoutingRule):
     id, name = "SL506", "routing-prefix-only"
+    fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
         return router.awareness == {"prefix"} and not any(

@@ -53,6 +53,7 @@ from shardlint.api import Found, RouterWorld, Rule, told
 
 class RoutingSkew(Rule):
     id, name = "SL507", "routing-skew"
+    fix = "unsafe"
     severity = "warning"
     scope = "router"
 

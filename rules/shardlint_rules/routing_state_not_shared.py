@@ -76,6 +76,7 @@ from shardlint.api import Found, Repair, RouterWorld, Rule
 
 class RoutingStateNotShared(Rule):
     id, name = "SL508", "routing-state-not-shared"
+    fix = "unsafe"
     severity = "warning"
     scope = "router"
 

@@ -73,6 +73,7 @@ from shardlint.api import Found, RouterWorld, Rule, told
 
 class SessionKeyMissing(Rule):
     id, name = "SL511", "session-key-missing"
+    fix = "unsafe"
     severity = "warning"
     scope = "router"
 

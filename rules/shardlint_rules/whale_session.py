@@ -5,6 +5,27 @@ weighs there as one short one does, and the sessions that hash to the same repli
 prefill. Reported where `[workload] isl` says that prompts are of 32,768 tokens or more (a threshold
 of ours: where a prefill takes seconds on one GPU) and the policy has no bound on the load.
 
+```toml told
+[workload]
+kind = "agent"
+isl = 100000
+```
+
+```yaml fails
+servingEngineSpec:
+  modelSpec:
+  - name: llama3
+    repository: vllm/vllm-openai
+    tag: v0.11.2
+    modelURL: meta-llama/Llama-3.1-8B-Instruct
+    replicaCount: 4
+    requestGPU: 1
+    vllmConfig: {enablePrefixCaching: true}
+routerSpec:
+  routingLogic: session  # whale-session
+  sessionKey: x-user-id
+```
+
 ```yaml passes
 servingEngineSpec:
   modelSpec:
@@ -16,8 +37,8 @@ servingEngineSpec:
     requestGPU: 1
     vllmConfig: {enablePrefixCaching: true}
 routerSpec:
-  routingLogic: session
-  sessionKey: x-user-id
+  routingLogic: prefixaware
+  prefixMinMatchLength: 512
 ```
 
 Fix: a policy with a bound on the load (consistent hashing with bounded loads), or one that looks at

@@ -161,15 +161,17 @@ def _awareness(router: Router) -> list[str]:
 
 
 def _routing(plan: ServingPlan, project: Project) -> dict[str, Any] | None:
-    for router in project.routers:
-        if plan.id in router.backends:
-            return {
-                "policy": router.policy.only,
-                "explicit": router.explicit,
-                "awareness": _awareness(router),
-                "router": router.id,
-            }
-    return None
+    """The router that chooses the plan: one of models before a Service, the engine's own last."""
+    found = [router for router in project.routers if plan.id in router.backends]
+    if not found:
+        return None
+    router = min(found, key=lambda item: (item.within, item.kind == "service"))
+    return {
+        "policy": router.policy.only,
+        "explicit": router.explicit,
+        "awareness": _awareness(router),
+        "router": router.id,
+    }
 
 
 def _router(router: Router) -> dict[str, Any]:
