@@ -68,6 +68,9 @@ def _as_picked(router: Router, given: dict[str, Router], asking: dict[str, Route
 
 # ------------------------------------------------------------------------- labels and hosts
 
+POOL = "inferencepool"
+"""The end of names of pools, which are no hosts."""
+
 _ORDINAL = re.compile(r"(.+)-\d+")
 
 
@@ -99,6 +102,8 @@ class _Names:
         """A Service or router of this name, else the plan; of a StatefulSet's pod, the set."""
         host = host_of(target)
         label = host.split(".")[0]
+        if host.endswith(f".{POOL}"):
+            return _nearest(router.file, self.fronts.get(host, ()))
         for name in dict.fromkeys((host, label)):
             others = [item for item in self.fronts.get(name, ()) if item.id != router.id]
             if found := _nearest(router.file, others):

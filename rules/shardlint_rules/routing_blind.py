@@ -56,7 +56,8 @@ class RoutingBlind(RoutingRule):
     fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
-        return not router.awareness
+        keyless = any(remark.kind == "session-key" for remark in router.remarks)
+        return not router.awareness and not keyless
 
     def says(self, router: Router, found: Choice) -> str:
         who = "this Service" if router.kind == "service" else policy_words(router)

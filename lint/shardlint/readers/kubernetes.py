@@ -221,7 +221,12 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
             pool = _router(node, path, "inferencepool", "ext_proc", {"prefix", "load"}, selector)
             names = [node.string("spec", key, "name") for key in ("endpointPickerRef",
                                                                   "extensionRef")]  # fmt: skip
-            yield replace(pool, picker=next(filter(None, names), ""), engines=True)
+            yield replace(
+                pool,
+                picker=next(filter(None, names), ""),
+                engines=True,
+                names=(f"{node.string('metadata', 'name')}.{kind.lower()}",),
+            )
 
 
 def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:

@@ -155,7 +155,7 @@ def _by_header(node: Node) -> Offer:
 def _route(node: Node, spec: Node, path: str) -> Router:
     """A route with its Services and pools; who carries it out decides how they are chosen."""
     targets = [
-        name
+        f"{name}.inferencepool" if backend.string("kind") == "InferencePool" else name
         for rule in _rows(spec, "rules")
         for backend in _rows(rule, "backendRefs")
         if (name := backend.string("name")) is not None
