@@ -16,7 +16,7 @@ from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.record import record
 from shardlint.source import Origin
 
-Owned = TypeVar("Owned", ServingPlan, Router)
+Owned = TypeVar("Owned", bound="ServingPlan | Router")
 MOST_STEPS = 20
 """Longer chains of routers are not followed."""
 
@@ -29,7 +29,8 @@ def resolved(
     """The routers of a run, and those inside of engines, with what stands behind each."""
     found = _picked(routers)
     names = _Names(found, plans)
-    linked = [_linked(router, names) for router in found]
+    by_id = {plan.id: plan for plan in plans}
+    linked = [_counted(_linked(router, names), by_id) for router in found]
     inner = [router for plan in plans if (router := _inside(plan, engine)) is not None]
     return (*_behind_proxies(linked), *inner)
 
@@ -75,15 +76,17 @@ _ORDINAL = re.compile(r"(.+)-\d+")
 
 
 class _Names:
-    """Plans by their labels and by the hosts that they can be reached by, and routers too."""
+    """Plans and routers by the labels of their pods, and by the hosts that they are reached by."""
 
     def __init__(self, routers: Sequence[Router], plans: Sequence[ServingPlan]) -> None:
-        self.labelled: dict[tuple[str, str, str], list[ServingPlan]] = {}
+        self.labelled: dict[tuple[str, str, str], list[ServingPlan | Router]] = {}
         self.hosts: dict[str, list[ServingPlan]] = {}
         self.fronts: dict[str, list[Router]] = {}
+        owners: list[ServingPlan | Router] = [*plans, *routers]
+        for owner in owners:
+            for key, value in owner.labels.items():
+                self.labelled.setdefault((_namespace(owner), key, value), []).append(owner)
         for plan in plans:
-            for key, value in plan.labels.items():
-                self.labelled.setdefault((_namespace(plan), key, value), []).append(plan)
             for name in dict.fromkeys((plan.name, plan.name.rpartition("/")[2])):
                 self.hosts.setdefault(name.lower(), []).append(plan)
             if plan.owner is not None:
@@ -92,11 +95,11 @@ class _Names:
             for name in router.names:
                 self.fronts.setdefault(name.lower(), []).append(router)
 
-    def by_labels(self, router: Router) -> Sequence[ServingPlan]:
+    def by_labels(self, router: Router) -> Sequence[ServingPlan | Router]:
         items = list(router.selector.items())
         first = self.labelled.get((_namespace(router), *items[0]), []) if items else []
-        found = [plan for plan in first if all(plan.labels.get(k) == v for k, v in items)]
-        return _nearest(router.file, found)
+        found = [item for item in first if all(item.labels.get(k) == v for k, v in items)]
+        return _nearest(router.file, [item for item in found if item.id != router.id])
 
     def by_host(self, router: Router, target: str) -> Sequence[Router | ServingPlan]:
         """A Service or router of this name, else the plan; of a StatefulSet's pod, the set."""
@@ -124,10 +127,18 @@ def host_of(target: str) -> str:
 def _linked(router: Router, names: _Names) -> Router:
     found: dict[str, None] = dict.fromkeys(router.backends)
     if router.selector:
-        found |= dict.fromkeys(plan.id for plan in names.by_labels(router))
+        found |= dict.fromkeys(item.id for item in names.by_labels(router))
     for target in router.targets:
         found |= dict.fromkeys(item.id for item in names.by_host(router, target))
     return replace(router, backends=tuple(found)) if found else router
+
+
+def _counted(router: Router, plans: dict[str, ServingPlan]) -> Router:
+    """The one host that a proxy lists is the name of all replicas of a service."""
+    if router.chooses != "one":
+        return router
+    counts = [plans[name].fleet.replicas.only or 0 for name in router.backends if name in plans]
+    return replace(router, chooses="replicas") if max(counts, default=0) > 1 else router
 
 
 def _nearest(file: str, found: Sequence[Owned]) -> Sequence[Owned]:

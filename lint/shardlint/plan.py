@@ -811,11 +811,11 @@ class Router:
     ports; `backends` the ids of the plans and routers found. `choices` is the number of places
     that the file itself lists. `state` is "process" where each router process learns for itself
     what the caches hold, `replicas` the number of such processes. `picker` names the endpoint
-    picker that decides for it, `picks` is the name that it goes by itself. `remarks` is what its
-    reader found: "skew", "state", "kv-events", "prefix-caching-off", "session-key". `names` are
-    hosts by which others reach it. `engines`: what it balances serves models, whatever else is
-    known; a balancer of another kind is only judged where it leads to engines. `within`: it is part
-    of an engine, and chooses among the ranks of that.
+    picker that decides for it, `picks` is the name that it goes by itself. `labels` are those of
+    its own pods, for Services in front of it, `names` hosts by which others reach it. `remarks` is
+    what its reader found: "skew", "kv-events", "prefix-caching-off", "session-key". `engines`: what
+    it balances serves models, whatever else is known; a balancer of another kind is only judged
+    where it leads to engines. `within`: it is part of an engine, and chooses among its ranks.
     """
 
     id: str
@@ -839,6 +839,7 @@ class Router:
     picker: str | None = None
     picks: str | None = None
     names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     engines: bool = False
     within: bool = False
     remarks: tuple[Remark, ...] = ()

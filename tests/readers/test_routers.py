@@ -697,6 +697,150 @@ def test_an_object_of_the_production_stacks_router() -> None:
     assert "  sessionKey: x-session-id\n" in after
 
 
+DYNAMO = """\
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: chat}
+spec:
+  services:
+    Frontend:
+      componentType: frontend
+      replicas: 1
+FRONT      extraPodSpec:
+        mainContainer: {image: "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.1"}
+    Worker:
+      componentType: worker
+      replicas: 4
+      resources: {limits: {gpu: "1"}}
+      extraPodSpec:
+        mainContainer:
+          image: nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.1
+          command: [python3, -m, dynamo.vllm]
+          args:
+          - --model
+          - Qwen/Qwen3-8B
+"""
+MODE = "      envs:\n      - {name: DYN_ROUTER_MODE, value: MODE}\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        ("", "routing-blind"),
+        ("random", "routing-blind"),
+        ("least-loaded", "routing-load-only"),
+        ("kv", "routing-kv-events-missing"),
+    ],
+)
+def test_a_frontend_of_dynamo_and_its_workers_are_changed_together(mode: str, rule: str) -> None:
+    text = DYNAMO.replace("FRONT", MODE.replace("MODE}", f"{mode}}}") if mode else "")
+    assert findings(text, "g.yaml") == [(rule, "warning")]
+    after, word = fixed(text, "g.yaml", rule)
+    assert word == "kv-aware"
+    assert '          - --kv-events-config\n          - \'{"enable_kv_cache_events":true,' in after
+    assert findings(after, "g.yaml") == []
+
+
+@pytest.mark.parametrize("tag", ["0.8.0", "0.6.1"])
+def test_workers_before_1_0_publish_by_themselves(tag: str) -> None:
+    text = DYNAMO.replace("FRONT", MODE.replace("MODE}", "kv}")).replace("1.3.1", tag)
+    assert findings(text, "g.yaml") == []
+
+
+def test_a_frontend_that_predicts_needs_no_events() -> None:
+    text = DYNAMO.replace("FRONT", MODE.replace("MODE}", "kv}"))
+    text = text.replace('runtime:1.3.1"}', 'runtime:1.3.1", args: [--no-router-kv-events]}')
+    assert findings(text, "g.yaml") == []
+
+
+def test_frontends_that_tell_each_other_share_their_state() -> None:
+    text = DYNAMO.replace("FRONT", MODE.replace("MODE}", "kv}"))
+    text = text.replace("replicas: 1", "replicas: 2")
+    assert findings(text, "g.yaml") == [("routing-state-not-shared", "warning")]
+    synced = text.replace('runtime:1.3.1"}', 'runtime:1.3.1", args: [--router-replica-sync]}')
+    assert "routing-state-not-shared" not in dict(findings(synced, "g.yaml"))
+
+
+STACK = """\
+servingEngineSpec:
+  modelSpec:
+  - name: llama3
+    repository: vllm/vllm-openai
+    tag: v0.11.2
+    modelURL: meta-llama/Llama-3.1-8B-Instruct
+    replicaCount: 4
+    requestGPU: 1
+    vllmConfig: {CONFIG}
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule", "word", "written"),
+    [
+        ("", "routing-blind", "prefix-aware", "routerSpec:\n  routingLogic: prefixaware\n"),
+        ("routerSpec:\n  routingLogic: prefixaware\n", "routing-prefix-only", "prefix-aware",
+         "  prefixMinMatchLength: 512\n"),
+    ],
+)  # fmt: skip
+def test_values_of_the_production_stack(spec: str, rule: str, word: str, written: str) -> None:
+    text = STACK.replace("CONFIG", "enablePrefixCaching: true") + spec
+    assert findings(text, "values.yaml") == [(rule, "warning")]
+    after, read = fixed(text, "values.yaml", rule)
+    assert (read, written in after) == (word, True)
+    assert findings(after, "values.yaml") == []
+
+
+@pytest.mark.parametrize("config", ["enablePrefixCaching: false", "maxModelLen: 4096"])
+def test_the_chart_turns_prefix_caching_off(config: str) -> None:
+    spec = "routerSpec: {routingLogic: prefixaware, prefixMinMatchLength: 512}\n"
+    text = STACK.replace("CONFIG", config) + spec
+    assert findings(text, "values.yaml") == [("routing-prefix-caching-off", "warning")]
+    after, _ = fixed(text, "values.yaml", "routing-prefix-caching-off")
+    assert "enablePrefixCaching: true" in after
+    assert findings(after, "values.yaml") == []
+
+
+def test_a_session_without_a_key_is_refused_by_the_stacks_router() -> None:
+    text = STACK.replace("CONFIG", "enablePrefixCaching: true")
+    for spec, severity in (('sessionKey: ""', "error"), ("enableRouter: true", "warning")):
+        named = text + f"routerSpec:\n  routingLogic: session\n  {spec}\n"
+        result = lint(Project.of_texts(setup(), {"values.yaml": named})).result
+        found = [item.severity for item in result.findings if item.name == "flag-conflict"]
+        assert found == [severity]
+    keyed = text + "routerSpec: {routingLogic: session, sessionKey: x-user-id}\n"
+    assert findings(keyed, "values.yaml") == []
+
+
+KSERVE = """\
+apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata: {name: qwen}
+spec:
+  model: {uri: "hf://Qwen/Qwen2.5-7B-Instruct", name: qwen}
+  replicas: 3
+  router:
+    route: {}
+    gateway: {}
+  template:
+    containers:
+    - name: main
+      resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+
+
+def test_the_controller_is_asked_for_its_scheduler() -> None:
+    after, word = fixed(KSERVE, "q.yaml", "routing-blind")
+    assert (word, "    scheduler: {}\n" in after) == ("prefix-aware", True)
+
+
+def test_a_session_of_long_prompts_is_a_whale() -> None:
+    text = STACK.replace("CONFIG", "enablePrefixCaching: true")
+    text += "routerSpec: {routingLogic: session, sessionKey: x-user-id}\n"
+    told = setup(workload={"kind": "agent", "isl": 100_000})
+    found = lint(Project.of_texts(told, {"values.yaml": text})).result.findings
+    assert [item.severity for item in found if item.name == "whale-session"] == ["warning"]
+
+
 # -------------------------------------------------------------------------------------- chains
 
 

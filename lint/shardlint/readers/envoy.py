@@ -75,8 +75,7 @@ class _Envoy:
         used = [item for item in self.clusters if item.string("name") in named]
         for at, cluster in enumerate(self.clusters):
             if any(cluster is item for item in used):
-                engines = len(used) == 1 or self._serves(cluster)
-                yield self._router(cluster, at, engines)
+                yield self._router(cluster, at, self._serves(cluster))
 
     def _serves(self, cluster: Node) -> bool:
         names = [cluster.string("name") or "", *_addresses(cluster)]

@@ -21,10 +21,10 @@ from shardlint.platforms import production_stack
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import container
 from shardlint.readers.edits import TextSite
-from shardlint.readers.objects import objects
+from shardlint.readers.objects import read_objects
 from shardlint.readers.plans import process_of, processes
-from shardlint.readers.pods import Owner, added
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.pods import Owner, added, string_map
+from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Source, Span
@@ -69,11 +69,10 @@ class GatewaysReader:
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         if _is_script(source):
             return ReadResult(routers=tuple(_in_script(source)))
-        roots, _ = read_yaml(source)
-        return ReadResult(
-            routers=tuple(router for at, root in enumerate(roots)
-                          for router in _in_root(root, f"{at}:"))
-        )  # fmt: skip
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return ReadResult(routers=tuple(_in_object(node, path)))
 
 
 def _is_script(source: Source) -> bool:
@@ -157,15 +156,13 @@ def _in_script(source: Source) -> Iterator[Router]:
             yield _router(found, source, f"0:/commands/{at}", process.origin, None, Known.unset())
 
 
-def _in_root(root: Node, path: str) -> Iterator[Router]:
-    for node, where in objects(root, path):
-        if node.string("kind") is None and node.string("apiVersion") is None:
-            yield from _in_values(node, where)
-        replicas = integer(node.get("spec", "replicas"))
-        for holder, at in _maps(node, where, 0):
-            if (found := _of_map(holder)) is not None:
-                router = _router(found, node.source, at, holder.origin, node, replicas)
-                yield router
+def _in_object(node: Node, path: str) -> Iterator[Router]:
+    if node.string("kind") is None and node.string("apiVersion") is None:
+        yield from _in_values(node, path)
+    replicas = integer(node.get("spec", "replicas"))
+    for holder, at in _maps(node, path, 0):
+        if (found := _of_map(holder)) is not None:
+            yield _router(found, node.source, at, holder.origin, node, replicas)
 
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
@@ -239,6 +236,9 @@ def _router(
         state="process" if policy.only in LEARNS else None,
         replicas=replicas,
         names=(of.name,) if of is not None and of.name else (),
+        labels=string_map(owner.get("spec", "template", "metadata", "labels"))
+        if owner is not None
+        else {},
         engines=True,
         anchors=(owner.span if owner is not None else place.span,),
         suppressed=of.suppressed() if of is not None else {},

@@ -64,8 +64,7 @@ class HaproxyReader:
             if section.kind == "defaults":
                 defaults = next(section.named("balance"), None)
             elif section in backends:
-                engines = len(backends) == 1 or _serves(section)
-                routers.append(_router(source, section, defaults, engines))
+                routers.append(_router(source, section, defaults, _serves(section)))
         return ReadResult(routers=tuple(routers))
 
 

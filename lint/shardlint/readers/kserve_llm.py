@@ -265,7 +265,7 @@ class _Service:
         router = self.node.get("spec", "router")
 
         def made(_value: str) -> list[Edit] | Refusal:
-            if router is None or router.kind != "map" or self.bases is not None:
+            if router is None or router.kind != "map":
                 return Refusal("there is no router of its own to write into")
             return add_entry(router, "scheduler", "{}")
 

@@ -16,8 +16,9 @@ from shardlint.plan import Offer, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._nginx_text import Directive, NginxError, Word, directives
 from shardlint.readers.edits import MadeSite
-from shardlint.readers.objects import objects
-from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.objects import read_objects
+from shardlint.readers.yaml_files import yaml_like
+from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Mapped, Origin, Source, Span
 
 UPSTREAM: Final = re.compile(r"^[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE)
@@ -27,6 +28,10 @@ SERVING: Final = re.compile(
     re.IGNORECASE,
 )
 """Words in the names of upstreams and servers that serve models."""
+
+PAGES: Final = ("root", "index", "try_files", "fastcgi_pass", "uwsgi_pass", "scgi_pass")
+"""Directives of servers of pages: what they pass on is taken for no engine, unless its name says
+so. A file with one upstream and nothing else is taken for one."""
 
 METHODS: Final = ("least_conn", "least_time", "ip_hash", "hash", "random", "sticky")
 LONG: Final = 600
@@ -51,22 +56,22 @@ class NginxReader:
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         if yaml_like(source) and "ConfigMap" in source.text:
-            return ReadResult(routers=tuple(_in_maps(source)))
+            return read_objects(self, source, context)
         suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
         if suffix in (".yaml", ".yml", ".json", ".md", ".rst", ".py", ".sh", ".html", ".ipynb"):
             return ReadResult()
         whole = Mapped.slice_of(source.text, Span(0, len(source.text)))
         return ReadResult(routers=tuple(_routers(source, whole, "0:")))
 
-
-def _in_maps(source: Source) -> Iterator[Router]:
-    for at, root in enumerate(read_yaml(source)[0]):
-        for node, path in objects(root, f"{at}:"):
-            data = node.get("data") if node.string("kind") == "ConfigMap" else None
-            for key, value in data.entries() if data is not None else ():
-                mapped = value.text().mapped if value.kind == "scalar" else None
-                if mapped is not None and UPSTREAM.search(mapped.text):
-                    yield from _routers(source, mapped, f"{path}/data/{key.value}")
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """Entries of a ConfigMap."""
+        data = node.get("data") if node.string("kind") == "ConfigMap" else None
+        found: list[Router] = []
+        for key, value in data.entries() if data is not None else ():
+            mapped = value.text().mapped if value.kind == "scalar" else None
+            if mapped is not None and UPSTREAM.search(mapped.text):
+                found += _routers(value.source, mapped, f"{path}/data/{key.value}")
+        return ReadResult(routers=tuple(found))
 
 
 def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
@@ -77,9 +82,9 @@ def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
     every = list(_walk(found))
     workers = next((item for item in every if item.name == "worker_processes"), None)
     blocks = [item for item in every if item.name == "upstream" and item.inside is not None]
-    telling = [block for block in blocks if _serves(block)]
+    pages = any(item.name in PAGES for item in every)
     for block in blocks:
-        engines = block in telling or len(blocks) == 1
+        engines = _serves(block) or (len(blocks) == 1 and not pages)
         yield _Upstream(source, text, block, workers, path, engines).router()
 
 

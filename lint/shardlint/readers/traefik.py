@@ -56,7 +56,7 @@ def _routers(root: Node, path: str) -> Iterator[Router]:
             found.append((key, node))
     for key, node in found:
         urls = list(_urls(node))
-        engines = len(found) == 1 or any(SERVING.search(text) for text in (key.value, *urls))
+        engines = any(SERVING.search(text) for text in (key.value, *urls))
         yield _router(root, key, node, f"{path}/http/services/{key.value}", urls, engines)
 
 
