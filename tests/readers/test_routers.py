@@ -844,6 +844,59 @@ def test_a_session_of_long_prompts_is_a_whale() -> None:
 # -------------------------------------------------------------------------------------- chains
 
 
+def test_a_service_in_front_of_a_router_is_no_choice_of_replicas() -> None:
+    one = GATEWAY.replace("replicas: 2", "replicas: 3")
+    service = (
+        "---\napiVersion: v1\nkind: Service\nmetadata: {name: front}\n"
+        "spec: {selector: {app: router}, ports: [{port: 80}]}\n"
+    )
+    every = {item.name: item for item in routers(PODS + one + service, "r.yaml")}
+    assert every["front"].backends == (every["router"].id,)
+    names = [name for name, _ in findings(PODS + one + service, "r.yaml")]
+    assert names == ["routing-state-not-shared"]
+
+
+def test_one_name_stands_for_all_replicas_of_a_service() -> None:
+    compose = """\
+services:
+  vllm:
+    image: vllm/vllm-openai:v0.33.0
+    command: [--model, Qwen/Qwen3-8B]
+    deploy: {replicas: 3}
+"""
+    text = "upstream llm { server vllm:8000; }\n"
+    found = findings(text, "nginx.conf", **{"compose.yaml": compose})
+    assert found == [("routing-blind", "warning")]
+    assert findings(text, "nginx.conf", **{"compose.yaml": compose.replace("3}", "1}")}) == []
+
+
+def test_a_server_of_pages_is_taken_for_no_router_of_models() -> None:
+    text = "upstream app { server a:80; server b:80; }\nserver { root /www; index index.html; }\n"
+    assert findings(text, "nginx.conf") == []
+
+
+def test_a_comment_suppresses_a_finding_in_nginx() -> None:
+    text = NGINX.replace("METHOD", "random;  # shardlint: ignore[routing-blind] it is a test")
+    assert findings(text, "nginx.conf") == []
+
+
+def test_a_router_in_the_base_of_an_overlay_is_read_once() -> None:
+    config = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: front}\ndata:\n  nginx.conf: |\n"
+        "    upstream llm {\n      server a:8000;\n      server b:8000;\n    }\n"
+    )
+    files = {
+        "base/kustomization.yaml": "resources: [front.yaml, router.yaml]\n",
+        "base/front.yaml": config,
+        "base/router.yaml": PODS + GATEWAY,
+        "over/kustomization.yaml": "resources: [../base]\nnamePrefix: a-\n",
+    }
+    project = Project.of_texts(setup(), files)
+    kinds = sorted(item.kind for item in project.routers)
+    assert kinds == ["gateway-router", "nginx", "service"]
+    assert {item.file for item in project.routers} == {"over/kustomization.yaml"}
+
+
 def test_a_chain_is_followed_to_the_router_that_chooses() -> None:
     compose = """\
 services:

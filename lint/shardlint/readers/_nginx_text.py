@@ -21,7 +21,7 @@ MOST_DEEP = 50
 _BLOCK = re.compile(r"\{%-?\s*(\w+).*?%\}", re.DOTALL)
 _HOLE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _BLANK = re.compile(r"[ \t\r\n]+")
-_COMMENT = re.compile(r"#[^\n]*")
+_COMMENT = re.compile(r"#[^\n]*|\{#.*?#\}", re.DOTALL)
 _WORD = re.compile(r"(?:\$\{[^}\n]*\}|\\.|[^\s;{}\\])+", re.DOTALL)
 _QUOTED = {
     '"': re.compile(r'"((?:\\.|[^"\\])*)"', re.DOTALL),

@@ -22,7 +22,7 @@ from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Source
 
-_KEY = re.compile(r"^static_resources:|^\s*\"?static_resources\"?\s*:", re.MULTILINE)
+_KEY = re.compile(r"""^[ \t{]*"?static_resources"?[ \t]*:""", re.MULTILINE)
 AWARE: Final[dict[str, frozenset[str]]] = {
     "ROUND_ROBIN": frozenset(), "RANDOM": frozenset(), "LEAST_REQUEST": frozenset({"load"}),
     "RING_HASH": frozenset({"session"}), "MAGLEV": frozenset({"session"}),

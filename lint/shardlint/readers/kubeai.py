@@ -46,9 +46,7 @@ OPTIONS = MappingProxyType(
 IMAGES = MappingProxyType({"OLlama": "ollama/ollama"})
 """Engines beside vLLM that are known by their image."""
 
-_API = re.compile(
-    r"kubeai\.org/|^kind: *Model\b(?s:.*)^ +strategy: *(?:PrefixHash|LeastLoad)\b", re.M
-)
+_API = re.compile(r"kubeai\.org/|^[ \t]+strategy:[ \t]*(?:PrefixHash|LeastLoad)\b", re.MULTILINE)
 """Its group, or its word for a policy in a fragment of an object."""
 
 

@@ -20,7 +20,7 @@ from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Edit, Source
 
-_KEY = re.compile(r"^frontend:(?s:.*)^backend:|^backend:(?s:.*)^frontend:", re.MULTILINE)
+_KEYS = tuple(re.compile(rf"^{key}:", re.MULTILINE) for key in ("frontend", "backend"))
 ENGINES: Final = ("vllm", "sglang", "trtllm")
 ROLES: Final = ("prefill", "decode", "aggregated")
 OFF: Final[dict[str, str]] = {
@@ -40,7 +40,7 @@ class SrtSlurmReader:
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
-        return _KEY.search(source.text) is not None and yaml_like(source)
+        return all(key.search(source.text) for key in _KEYS) and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         roots, _ = read_yaml(source)

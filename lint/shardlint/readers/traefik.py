@@ -19,7 +19,10 @@ from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Source
 
-_KEY = re.compile(r"^http:(?s:.*)^\s+loadBalancer:", re.MULTILINE | re.IGNORECASE)
+_KEYS = (
+    re.compile(r"^http:", re.MULTILINE),
+    re.compile(r"^[ \t]+loadBalancer:", re.MULTILINE | re.IGNORECASE),
+)
 AWARE: Final[dict[str, frozenset[str]]] = {
     "wrr": frozenset(), "p2c": frozenset({"load"}), "leasttime": frozenset({"load"}),
     "hrw": frozenset({"session"}),
@@ -36,7 +39,7 @@ class TraefikReader:
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
-        return _KEY.search(source.text) is not None and yaml_like(source)
+        return all(key.search(source.text) for key in _KEYS) and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         roots, _ = read_yaml(source)
