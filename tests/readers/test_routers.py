@@ -637,6 +637,13 @@ def test_data_parallel_ranks(command: str, expected: Any) -> None:
     assert facts(router) == expected
 
 
+def test_ranks_of_an_engine_are_told_of_where_requests_share() -> None:
+    text = "#!/bin/sh\nvllm serve m --data-parallel-size 4\n"
+    assert findings(text, "s.sh") == [("routing-load-only", "warning")]
+    untold = lint(Project.of_texts(setup(), {"s.sh": text})).result.findings
+    assert [item for item in untold if item.name == "routing-load-only"] == []
+
+
 @pytest.mark.parametrize(
     "command",
     ["vllm serve m", "vllm serve m --data-parallel-size 4 --data-parallel-external-lb",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from shardlint.record import record
 from shardlint.source import Mapped, Span
 
-MOST_WORDS = 100_000
+MOST_WORDS = 20_000
 MOST_DEEP = 50
 
 _BLOCK = re.compile(r"\{%-?\s*(\w+).*?%\}", re.DOTALL)

@@ -39,6 +39,8 @@ AWARE: Final[dict[str, frozenset[str]]] = {
 
 DEFAULT_OPEN: Final = "roundrobin before HAProxy 3.3, the better of two at random since"
 HEADER: Final = "x-session-id"
+MOST_LINES: Final = 20_000
+"""Longer files are made by no person and no controller that is known; they are not read."""
 
 
 class HaproxyReader:
@@ -55,6 +57,8 @@ class HaproxyReader:
         return _SERVER.search(source.text) is not None
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if source.line_count > MOST_LINES:
+            return ReadResult(skipped=f"more than {MOST_LINES:,} lines")
         sections = list(_sections(source))
         backends = [item for item in sections if item.kind in ("backend", "listen")]
         backends = [item for item in backends if list(item.named("server", "server-template"))]
