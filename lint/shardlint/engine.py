@@ -124,6 +124,10 @@ class Balancer(Protocol):
         """How it does that; None where there is nothing to choose and nothing is stated."""
         ...
 
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        """Whether it tells a router what its cache holds; None: that is not certain."""
+        ...
+
 
 def refuses(
     engine: Engine,

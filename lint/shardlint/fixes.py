@@ -59,7 +59,10 @@ def _with_fixes(finding: Finding, run: Run) -> Finding:
 def _offered(offers: Iterable[Offer]) -> Iterator[Fix]:
     """What the router's reader can write: none is safe, requests go elsewhere afterwards."""
     for offer in offers:
-        edits = offer.site.set(offer.value)
+        try:
+            edits = offer.site.set(offer.value)
+        except Exception:  # fence: an offer that cannot be written is none
+            continue
         if not isinstance(edits, Refusal):
             yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
 

@@ -32,13 +32,43 @@ def resolved(
     by_id = {plan.id: plan for plan in plans}
     linked = [_counted(_linked(router, names), by_id) for router in found]
     inner = [router for plan in plans if (router := _inside(plan, engine)) is not None]
-    return (*_behind_proxies(linked), *inner)
+    heard = [_deaf(router, by_id, engine) for router in linked]
+    return (*_behind_proxies(heard), *inner)
 
 
 def _inside(plan: ServingPlan, engine: Callable[[str | None], Engine | None]) -> Router | None:
     """The choice of a data-parallel rank in one engine."""
     own = engine(plan.engine)
     return own.balancing(plan) if isinstance(own, Balancer) else None
+
+
+def _deaf(
+    router: Router,
+    plans: dict[str, ServingPlan],
+    engine: Callable[[str | None], Engine | None],
+) -> Router:
+    """With a remark where a picker follows events that none of its engines publishes."""
+    behind = [plans[name] for name in router.backends if name in plans]
+    if router.kind not in PICKERS or "kv" not in router.awareness or not behind:
+        return router
+    for plan in behind:
+        own = engine(plan.engine)
+        if not isinstance(own, Balancer) or own.publishes(plan) is not False:
+            return router
+    remark = Remark(
+        kind="kv-events",
+        at=router.policy.origin or router.origin,
+        severity="warning",
+        message="the endpoint picker follows the events of the engines' caches, and no engine"
+        " behind it publishes any: it finds no prefix",
+        help="`--kv-events-config` on every engine, or the picker's own estimate of prefixes",
+        related=((behind[0].origin, f"{behind[0].name} publishes nothing"),),
+    )
+    return replace(router, remarks=(*router.remarks, remark))
+
+
+PICKERS = ("epp-config", "llm-d-router-values", "kserve-scheduler")
+"""Kinds of routers that are endpoint pickers."""
 
 
 # --------------------------------------------------------------------------- endpoint pickers

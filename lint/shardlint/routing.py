@@ -156,7 +156,16 @@ class RoutingRule(Rule):
         raise NotImplementedError
 
     def cure(self, router: Router) -> str:
-        return PUBLISHED
+        if router.within:
+            first = (
+                "a router that looks at prefixes, over one endpoint for each rank (external load"
+                " balancing) or over engines of their own"
+            )
+        elif router.kind == "service":
+            first = "an InferencePool with an endpoint picker, or another prefix-aware router"
+        else:
+            first = "a policy that looks at prefixes and load, or at sessions"
+        return f"{first}; {PUBLISHED}"
 
 
 def remarks(router: Router, kind: str) -> Iterator[Remark]:

@@ -362,6 +362,7 @@ def test_an_ingress_that_sends_to_the_service_makes_addresses_useless() -> None:
         ("{simple: ROUND_ROBIN}", ("ROUND_ROBIN", True, set()), ["routing-blind"]),
         ("{simple: LEAST_REQUEST}", ("LEAST_REQUEST", True, {"load"}), ["routing-load-only"]),
         ("{consistentHash: {httpHeaderName: x-a}}", ("consistentHash", True, {"session"}), []),
+        ("{simple: RANDOM}", ("RANDOM", True, set()), ["routing-blind"]),
         ("{consistentHash: {useSourceIp: true}}", ("useSourceIp", True, {"session"}), []),
     ],
 )
@@ -379,6 +380,18 @@ def test_istio(balancer: str, expected: Any, found: list[str]) -> None:
         after, word = fixed(text, "k.yaml", name)
         assert word == "session-hash"
         assert "{consistentHash: {httpHeaderName: x-session-id}}" in after
+
+
+def test_a_port_or_a_subset_has_a_balancer_of_its_own() -> None:
+    head = (
+        "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: llm}\n"
+        "spec:\n  host: llm\n"
+    )
+    port = "{portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}"
+    subset = "{name: a, trafficPolicy: {loadBalancer: {simple: RANDOM}}}"
+    for part in (f"  trafficPolicy: {port}\n", f"  subsets: [{subset}]\n"):
+        (router,) = routers(head + part, "d.yaml")
+        assert facts(router) == ("RANDOM", True, set())
 
 
 def test_a_rule_of_istio_without_a_balancer_chooses_nothing() -> None:
@@ -447,6 +460,24 @@ def test_a_pool_is_chosen_from_by_its_picker(
         after, word = fixed(text, "k.yaml", name)
         assert word == "prefix-aware"
         assert "\n      - pluginRef: " in after
+
+
+PRECISE = """\
+kind: EndpointPickerConfig
+plugins:
+- type: precise-prefix-cache-producer
+  parameters: {kvEventsConfig: {topicFilter: kv@}}
+- type: prefix-cache-scorer
+- type: queue-scorer
+"""
+
+
+def test_a_precise_picker_needs_engines_that_publish() -> None:
+    pool = POOL.split("---\n")[0]
+    files = {"epp.yaml": PRECISE}
+    assert findings(PODS + pool, "k.yaml", **files) == [("routing-kv-events-missing", "warning")]
+    told = PODS.replace('["Qwen/Qwen3-8B"]', "[Qwen/Qwen3-8B, --kv-events-config, '{}']")
+    assert findings(told + pool, "k.yaml", **files) == []
 
 
 def test_a_random_picker_takes_no_notice_of_scores() -> None:
@@ -532,6 +563,39 @@ def test_traefik(line: str, expected: Any, found: list[str]) -> None:
     assert [name for name, _ in findings(text, "traefik.yaml")] == found
     for name in found:
         _, word = fixed(text, "traefik.yaml", name)
+        assert word == "session-hash"
+
+
+COMPOSE = """\
+services:
+  vllm:
+    image: vllm/vllm-openai:v0.33.0
+    command: [--model, Qwen/Qwen3-8B]
+    deploy: {replicas: 3}
+    labels:
+      - traefik.enable=true
+      - traefik.http.services.chat.loadbalancer.server.port=8000
+"""
+STRATEGY = "      - traefik.http.services.chat.loadbalancer.strategy=p2c\n"
+STICKY = "      - traefik.http.services.chat.loadbalancer.sticky.cookie=true\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "expected", "found"),
+    [
+        ("", ("wrr", False, set()), ["routing-blind"]),
+        (STRATEGY, ("p2c", True, {"load"}), ["routing-load-only"]),
+        (STICKY, ("wrr", False, {"session"}), []),
+    ],
+)
+def test_traefik_by_labels(label: str, expected: Any, found: list[str]) -> None:
+    text = COMPOSE + label
+    (router,) = routers(text, "compose.yaml")
+    assert facts(router) == expected
+    assert len(router.backends) == 1
+    assert [name for name, _ in findings(text, "compose.yaml")] == found
+    for name in found:
+        _, word = fixed(text, "compose.yaml", name)
         assert word == "session-hash"
 
 
@@ -689,6 +753,18 @@ def test_the_annotation_of_aibrix_is_edited_in_its_text() -> None:
     assert facts(router) == ("random", True, set())
     after, word = fixed(text, "k.yaml", "routing-blind")
     assert (word, after) == ("prefix-aware", text.replace('"random"', '"prefix-cache"'))
+
+
+def test_a_variable_of_the_gateway_of_aibrix() -> None:
+    text = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: gateway}\nspec:\n"
+        "  template: {spec: {containers: [{name: g, image: aibrix/gateway-plugins:v0.5.0,\n"
+        "    env: [{name: ROUTING_ALGORITHM, value: least-request}]}]}}\n"
+    )
+    (router,) = routers(text, "g.yaml")
+    assert facts(router) == ("least-request", True, {"load"})
+    after, word = fixed(text, "g.yaml", "routing-load-only")
+    assert (word, after) == ("prefix-aware", text.replace("least-request", "prefix-cache"))
 
 
 def test_an_object_of_the_production_stacks_router() -> None:

@@ -34,7 +34,9 @@ def of_vllm(plan: ServingPlan) -> Router | None:
         return None
     if "--headless" in names or plan.layout.dp_rank.only is not None:
         return None
-    hybrid = _last(plan, "--data-parallel-hybrid-lb")
+    hybrid = _last(plan, "--data-parallel-hybrid-lb") or _last(
+        plan, "--data-parallel-start-rank"
+    )  # which implies it on a node with API servers
     dp = plan.effective.dp
     if hybrid is not None and not hybrid.negated:
         policy = Known.of("hybrid-lb", hybrid.written.origin)
@@ -102,3 +104,19 @@ def _router(
         elsewhere=plan.elsewhere,
         suppressed=plan.suppressed,
     )
+
+
+# -------------------------------------------------------------------------------------- events
+
+EVENTS: Final = "--kv-events-config"
+
+
+def publishes(plan: ServingPlan) -> bool | None:
+    """Whether the engine tells a router what its cache holds; None: that is not certain."""
+    words = [word.value for word in plan.argv]
+    if any((word or "").partition("=")[0].replace("_", "-") == EVENTS for word in words):
+        return True
+    told = [fact.only for fact in plan.placement.env.values()]
+    known = None not in words and plan.open_ended is None and plan.placement.env_open is None
+    return False if known and None not in told and not any("kv-events" in text for text in told
+                                                           if text) else None  # fmt: skip

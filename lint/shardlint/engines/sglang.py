@@ -35,5 +35,8 @@ class SGLang(RecognisedEngine):
     def balancing(self, plan: ServingPlan) -> Router | None:
         return balancing.of_sglang(plan)
 
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        return balancing.publishes(plan)
+
     def memory(self, release: str) -> MemoryRules | None:
         return SGLangMemory(release)

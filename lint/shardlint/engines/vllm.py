@@ -339,6 +339,9 @@ class VLLM:
     def balancing(self, plan: ServingPlan) -> Router | None:
         return balancing.of_vllm(plan)
 
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        return balancing.publishes(plan)
+
 
 # ------------------------------------------------------------------------------------- options
 

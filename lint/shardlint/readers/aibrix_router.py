@@ -36,23 +36,26 @@ AWARE: Final[dict[str, frozenset[str]]] = {
     ),
 }  # fmt: skip
 MAX_DEPTH: Final = 12
+VARIABLE: Final = "ROUTING_ALGORITHM"
+_WORDS = re.compile(rf"{re.escape(ANNOTATION)}|\b{VARIABLE}\b")
 
 
 class AibrixRouterReader:
-    """The annotation `model.aibrix.ai/config`."""
+    """The annotation `model.aibrix.ai/config`, and the gateway's variable `ROUTING_ALGORITHM`."""
 
     name = "aibrix-router"
     kinds = ()
     look: bytes | None = b"model.aibrix.ai/config"
 
     def accepts(self, source: Source) -> bool:
-        return re.search(re.escape(ANNOTATION), source.text) is not None and yaml_like(source)
+        return _WORDS.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         return read_objects(self, source, context)
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
-        found = (_router(node, *each) for each in _annotated(node, path, 0))
+        found = [_router(node, *each) for each in _annotated(node, path, 0)]
+        found += [_made(node, node, value, value, where) for value, where in _variables(node, path)]
         return ReadResult(routers=tuple(router for router in found if router is not None))
 
 
@@ -78,9 +81,25 @@ def _router(node: Node, metadata: Node, value: Node, path: str) -> Router | None
     )
     if stated is None:
         return None
+    return _made(node, metadata, stated, value, path)
+
+
+def _variables(node: Node, path: str) -> Iterator[tuple[Node, str]]:
+    """The variable of the gateway's container, whose image is one of AIBrix."""
+    containers = node.get("spec", "template", "spec", "containers")
+    for at, container in enumerate(containers.items if containers is not None else ()):
+        env = container.get("env")
+        for item in env.items if env is not None else ():
+            value = item.get("value")
+            ours = "aibrix" in (container.string("image") or "")
+            if ours and item.string("name") == VARIABLE and value is not None:
+                yield value, f"{path}/spec/template/spec/containers/{at}"
+
+
+def _made(node: Node, metadata: Node, stated: Node, value: Node, path: str) -> Router:
     awareness = AWARE.get(stated.value)
     owner = Owner(node=node, kind="aibrix", path=path)
-    labels = string_map(metadata.get("labels"))
+    labels = string_map(metadata.get("labels")) if metadata is not node else {}
     looks = awareness or frozenset[str]()
     return Router(
         id=f"{node.source.name}#{path}",

@@ -171,9 +171,9 @@ def _rows(node: Node, key: str) -> list[Node]:
 
 
 def _destination(node: Node, spec: Node, path: str) -> Iterator[Router]:
-    """What Istio does for a host; of subsets with words of their own, nothing is said."""
+    """What Istio does for a host, else for the first port or subset that has its own."""
     host = spec.string("host")
-    found = spec.get("trafficPolicy", "loadBalancer")
+    found = spec.get("trafficPolicy", "loadBalancer") or next(_inner_balancers(spec), None)
     targets = (host,) if host is not None and placeholder(host) is None else ()
     if found is None or found.kind != "map":
         policy = Known.of("none", node.origin, how="defaulted")
@@ -185,6 +185,18 @@ def _destination(node: Node, spec: Node, path: str) -> Iterator[Router]:
         node, path, "istio", policy, explicit=True, awareness=awareness, sure=sure,
         chooses=chooses, targets=targets, offers=tuple(_consistent(node, found, awareness)),
     )  # fmt: skip
+
+
+def _inner_balancers(spec: Node) -> Iterator[Node]:
+    """What is stated for single ports, and for subsets."""
+    policies = [spec.get("trafficPolicy")]
+    policies += [item.get("trafficPolicy") for item in _rows(spec, "subsets")]
+    for policy in policies:
+        if policy is None or policy.kind != "map":
+            continue
+        for part in (policy, *_rows(policy, "portLevelSettings")):
+            if (found := part.get("loadBalancer")) is not None:
+                yield found
 
 
 def _istio(found: Node) -> tuple[Known[str], frozenset[str], bool]:
