@@ -192,15 +192,15 @@ def _folder(name: str) -> str:
 
 # ------------------------------------------------------------------------------ behind proxies
 
-PROXIED = ("ingress", "gateway")
-"""What sends all requests to a Service from its own address."""
-
 
 def _behind_proxies(routers: Sequence[Router]) -> Iterator[Router]:
-    """A Service that sticks to addresses, which are all that of the proxy before it."""
+    """A Service that sticks to addresses, which are all that of the proxy before it.
+
+    Most proxies send to the pods by themselves; what is told to send to the Service says so.
+    """
     proxies: dict[str, Router] = {}
     for router in routers:
-        if router.kind in PROXIED:
+        if router.kind == "ingress" and router.explicit:
             proxies |= dict.fromkeys(router.backends, router)
     for router in routers:
         before = proxies.get(router.id)
@@ -213,7 +213,7 @@ def _skewed(router: Router, before: Router) -> Router:
     remark = Remark(
         kind="skew",
         at=at,
-        severity="warning" if before.explicit else "info",
+        severity="warning",
         message="the Service sticks to the client's address, and all requests come from one"
         f" {before.kind}: the replica of its address gets them all",
         help="a hash of a session header in the proxy, or an InferencePool with an endpoint picker",

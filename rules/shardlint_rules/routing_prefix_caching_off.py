@@ -62,6 +62,8 @@ class RoutingPrefixCachingOff(Rule):
         looks = router.awareness & {"prefix", "kv"} and not router.within
         if not looks or not off or len(off) < len(world.plans):
             return
+        if any(plan.partners for plan in off):
+            return  # others compute the prompts
         yield Found(
             message=f"{policy_words(router)} looks at prefixes, and prefix caching is off in the"
             " engines behind it: there is nothing to follow",

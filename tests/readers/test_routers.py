@@ -354,6 +354,8 @@ def test_an_ingress_that_sends_to_the_service_makes_addresses_useless() -> None:
     sticky = PODS.replace("ports:", "sessionAffinity: ClientIP, ports:")
     assert findings(sticky + ingress(note), "k.yaml") == [("routing-skew", "warning")]
     assert findings(sticky, "k.yaml") == []
+    other = ingress().replace("nginx.ingress.kubernetes.io/proxy-body-size: 8m", "a: b")
+    assert findings(sticky + other, "k.yaml") == []
 
 
 @pytest.mark.parametrize(
@@ -822,6 +824,14 @@ def test_a_frontend_of_dynamo_and_its_workers_are_changed_together(mode: str, ru
     assert word == "kv-aware"
     assert '          - --kv-events-config\n          - \'{"enable_kv_cache_events":true,' in after
     assert findings(after, "g.yaml") == []
+
+
+def test_workers_of_tensorrt_llm_have_another_option() -> None:
+    text = DYNAMO.replace("FRONT", MODE.replace("MODE}", "kv}"))
+    text = text.replace("dynamo.vllm", "dynamo.trtllm").replace("--model\n", "--model-path\n")
+    text = text.replace("vllm-runtime", "tensorrtllm-runtime")
+    after, _ = fixed(text, "g.yaml", "routing-kv-events-missing")
+    assert after.endswith("          - Qwen/Qwen3-8B\n          - --publish-events-and-metrics\n")
 
 
 @pytest.mark.parametrize("tag", ["0.8.0", "0.6.1"])

@@ -26,11 +26,12 @@ PUBLISHING: Final = (EVENTS, "--publish-events-and-metrics", "--publish-events")
 PREDICTS: Final = ("--no-router-kv-events", "--no-kv-events")
 SYNCS: Final = ("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
 BY_THEMSELVES_BEFORE: Final = "1.0"
-EVENT_WORDS: Final[Mapping[str, str]] = {
-    "vllm": '{"enable_kv_cache_events":true,"publisher":"zmq","topic":"kv-events",'
-    '"endpoint":"tcp://*:5557"}',
-    "sglang": '{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5557"}',
-}
+EVENT_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": (EVENTS, '\'{"enable_kv_cache_events":true,"publisher":"zmq","topic":"kv-events",'
+                     '"endpoint":"tcp://*:5557"}\''),
+    "sglang": (EVENTS, '\'{"publisher":"zmq","topic":"kv-events","endpoint":"tcp://*:5557"}\''),
+    "trtllm": ("--publish-events-and-metrics",),
+}  # fmt: skip
 """What a worker is told, so that it publishes; see the examples of the project."""
 
 
@@ -116,7 +117,7 @@ class Frontend:
             severity="warning",
             message="mode kv follows the events of the workers' caches, and no worker publishes"
             " any: its index stays empty, and it does not predict instead",
-            help=f"`{EVENTS}` on every worker, or `{PREDICTS[0]}` on the frontend",
+            help=f"`{self._flag}` on every worker, or `{PREDICTS[0]}` on the frontend",
             related=((first.origin, f"{first.name} publishes nothing"),),
         )
 
@@ -134,9 +135,15 @@ class Frontend:
         tag = version(found[1]) if found else None
         least = version(BY_THEMSELVES_BEFORE)
         older = tag is not None and least is not None and tag < least
-        return bool(words & {*PUBLISHING}) or older or "DYN_" in "".join(words)
+        return bool(words & {*PUBLISHING}) or older
 
     # ------------------------------------------------------------------------------- offers
+
+    @property
+    def _flag(self) -> str:
+        """The option by which a worker is told to publish."""
+        engine = self.plans[0].engine if self.plans else None
+        return EVENT_WORDS.get(engine or "", (EVENTS,))[0]
 
     def _offers(self) -> Iterator[Offer]:
         replicas = self.of.node.get("replicas")
@@ -146,12 +153,12 @@ class Frontend:
         if not self.plans:
             return
         yield Offer(
-            cures="kv_events", title=f"`{EVENTS}` on every worker",
-            delta={"add_flag": EVENTS}, site=MadeSite(self._published),
+            cures="kv_events", title=f"`{self._flag}` on every worker",
+            delta={"add_flag": self._flag}, site=MadeSite(self._published),
         )  # fmt: skip
         if self.policy.only != "kv":
             yield Offer(
-                cures="routing", title=f"mode kv, and `{EVENTS}` on every worker",
+                cures="routing", title=f"mode kv, and `{self._flag}` on every worker",
                 delta={"routing": "kv-aware"}, site=MadeSite(self._by_events),
             )  # fmt: skip
 
@@ -165,7 +172,7 @@ class Frontend:
                 return Refusal(f"{plan.name} has no list of arguments to write into")
             if len(arguments.items) == 1 and " " in arguments.items[0].value:
                 return Refusal(f"{plan.name} is started by a script")
-            made = insert_items(arguments, arguments.items[-1], [EVENTS, f"'{words}'"])
+            made = insert_items(arguments, arguments.items[-1], words)
             if isinstance(made, Refusal):
                 return made
             edits += made
