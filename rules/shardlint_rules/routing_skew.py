@@ -1,7 +1,8 @@
 """Something in the router makes one replica take far more than its part.
 
-- A Service with `sessionAffinity: ClientIP` behind an Ingress or a gateway: all requests come from
-  the address of the proxy, and go to the one replica that this address maps to.
+- A Service with `sessionAffinity: ClientIP` behind an Ingress that is told to send to the Service
+  (`service-upstream`): all requests come from the address of the proxy, and go to the one replica
+  that this address maps to.
 - nginx with a long `fail_timeout`: a server that failed `max_fails` times gets nothing for all of
   that time, and the others do its work.
 - nginx with `least_conn` and several workers without a `zone`: each worker counts only its own
