@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from shardlint import fixes, routing
 from shardlint.linter import lint
 from shardlint.plan import Router
 from shardlint.project import Project
+from shardlint.reports import inspection
 from shardlint.source import apply
 
 CHAT = {"kind": "chat"}
@@ -1010,6 +1012,15 @@ services:
     assert [(item.file, item.message.split(",")[0]) for item in found] == [
         ("litellm.yaml", "simple-shuffle")
     ]
+
+
+def test_a_router_without_plans_is_shown() -> None:
+    out = StringIO()
+    text = "upstream llm { least_conn; server a:1; server b:1; }\n"
+    inspection.write_text(Project.of_texts(setup(), {"nginx.conf": text}), out)
+    assert (
+        "llm (nginx) nginx.conf:1\n  router    least_conn: load\n  choices   2\n" in out.getvalue()
+    )
 
 
 @pytest.mark.parametrize(

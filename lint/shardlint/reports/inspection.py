@@ -205,6 +205,9 @@ def write_text(project: Project, out: TextIO) -> None:
     """A short tree for each plan, then what was not read."""
     for plan in project.plans:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
+    for router in project.routers:
+        if router.engines and not router.within and not router.backends:
+            out.write("\n".join(_router_lines(router, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
     table = tuple(gpu_table.lines(gpu_table.rows(project)))
@@ -247,6 +250,17 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _router_lines(router: Router, project: Project) -> Iterator[str]:
+    """A router of which no plan tells, because none is known behind it."""
+    place = project.sources[router.origin.file].position(router.origin.span.start)
+    policy = router.policy.only or router.policy.reason
+    default = "" if router.explicit else " (default)"
+    yield f"{router.name} ({router.kind}) {router.file}:{place.line}"
+    yield f"  router    {policy}{default}: {', '.join(_awareness(router)) or 'not known'}"
+    if router.choices.only is not None:
+        yield f"  choices   {router.choices.only}"
 
 
 def _model(plan: ServingPlan) -> str:
