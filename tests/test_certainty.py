@@ -71,7 +71,8 @@ def test_a_cpu_build_needs_no_gpu() -> None:
 
 def test_a_tpu_chip_may_be_several_devices() -> None:
     text = pod(limits="google.com/tpu: 8")
-    assert ["warning"] == severities(text, "gpu-count-short", "pod.yaml")
+    assert [] == severities(text, "gpu-count-short", "pod.yaml")
+    assert any(row.name == "gpu-count-short" for row in check(text, "pod.yaml").undecided)
 
 
 def test_a_sourced_file_can_set_a_variable_again() -> None:
@@ -144,3 +145,101 @@ def test_a_fix_offers_no_option_that_the_release_lacks() -> None:
     fixes = [fix.delta for finding in check(text, "pod.yaml").findings for fix in finding.fixes]
     assert fixes
     assert all("dp" not in delta for delta in fixes)
+
+
+FOREIGN = [
+    ("", "google.com/tpu: 8", "v0.33.0"),
+    ("", "habana.ai/gaudi: 8", "v0.33.0"),
+    ("", "aws.amazon.com/neuron: 8", "v0.33.0"),
+    (", {name: PJRT_DEVICE, value: TPU}", "nvidia.com/gpu: 8", "v0.33.0"),
+    ("", "nvidia.com/gpu: 8", "gaudi-2.1"),
+]
+
+
+@pytest.mark.parametrize(("env", "limits", "tag"), FOREIGN)
+def test_of_other_accelerators_only_what_holds_there_is_said(
+    env: str, limits: str, tag: str
+) -> None:
+    text = pod(tag, env, limits).replace('"-tp", "16"', '"-tp", "8"')
+    result = check(text, "pod.yaml")
+    assert {"gpu-count-unknown"} >= {item.name for item in result.findings}
+    undecided = {item.name for item in result.undecided if "was not read" in item.reason}
+    assert {"tp-kv-heads-indivisible", "shm-missing"} <= undecided
+    assert "no-kv-space" in undecided or "neuron" in limits
+    heads = text.replace("meta-llama/Llama-3.1-405B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
+    assert ["error"] == severities(heads, "tp-heads-indivisible", "pod.yaml")
+
+
+def test_a_card_of_another_maker_told_on_the_command_line() -> None:
+    text = pod().replace('"-tp", "16"', '"-tp", "8"')
+    assert ["error"] == severities(text, "shm-missing", "pod.yaml", gpu="H100-SXM-80GB")
+    assert [] == severities(text, "shm-missing", "pod.yaml", gpu="Gaudi3")
+
+
+STARTED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.33.0
+    command: [bash, -c]
+    args:
+    - |
+%s
+    volumeMounts: [{name: shm, mountPath: /dev/shm}]
+    resources: {limits: {nvidia.com/gpu: 4}}
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+WIDE = "vllm serve Qwen/Qwen3-32B -tp 8"
+FITS = "vllm serve Qwen/Qwen3-32B -tp 4"
+
+
+def started(*lines: str) -> str:
+    return STARTED % "\n".join(f"      {line}" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f'if [ "$ROLE" = big ]; then {WIDE}; else {FITS}; fi',),
+        (f'case "$ROLE" in big) {WIDE};; *) {FITS};; esac',),
+        (f"{WIDE} || {FITS}",),
+        (f'[ "$ROLE" = big ] && exec {WIDE}', f"exec {FITS}"),
+        (f"test -f /big && {WIDE}", FITS),
+        (f"false && {WIDE}", FITS),
+        (f"while [ -f /big ]; do {WIDE}; done", FITS),
+        (f"big() {{ {WIDE}; }}", FITS),
+        (f"exec {FITS}", WIDE),
+        (f"{FITS}", "exit 0", WIDE),
+    ],
+)
+def test_what_a_script_may_never_get_to_is_no_error(lines: tuple[str, ...]) -> None:
+    assert ["warning"] == severities(started(*lines), "gpu-count-short", "pod.yaml")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"cd /models && {WIDE}",),
+        (f"pip install -q x && exec {WIDE}",),
+        (f"serve() {{ exec {WIDE}; }}", "serve"),
+        (f"while true; do {WIDE}; sleep 5; done",),
+        (f"{WIDE} || exit 1",),
+        ("(exit 0)", WIDE),
+        ("exec > /tmp/log", WIDE),
+        ("if [ -f /x ]; then exit 1; fi", f"exec {WIDE}"),
+    ],
+)
+def test_what_a_script_gets_to_where_nothing_fails_is_an_error(lines: tuple[str, ...]) -> None:
+    assert ["error"] == severities(started(*lines), "gpu-count-short", "pod.yaml")
+
+
+def test_servers_that_run_beside_each_other_are_plans_of_their_own() -> None:
+    one = "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-32B -tp 2 --port 8000 &"
+    other = "CUDA_VISIBLE_DEVICES=2,3 vllm serve Qwen/Qwen3-32B -tp 2 --port 8001"
+    assert 2 == check(started(one, other), "pod.yaml").plans
+    assert 1 == check(started(one.removesuffix("&"), other), "pod.yaml").plans
+    branch = f"if [ -f /x ]; then {one} else {other}; fi"
+    assert 1 == check(started(branch), "pod.yaml").plans

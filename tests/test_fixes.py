@@ -620,10 +620,28 @@ def test_fix_that_loses_a_value_of_another_option_is_taken_back() -> None:
     before = project(f"{QWEN} -tp 8 --served-model-name a b\n")
     after = project(f"{QWEN} -tp 4 --served-model-name a -dp 2 b\n")
     finding = next(f for f in with_fixes(lint(before)).findings if f.fixes)
-    change = fixes._other_change(before, after, finding, finding.fixes[0])
+    by_plan = dict.fromkeys(finding.plans, finding.fixes[0])
+    change = fixes._other_change(before, after, finding.file, by_plan)
     assert "it would also change the options of script.sh" == change
     right = project(f"{QWEN} -tp 4 -dp 2 --served-model-name a b\n")
-    assert fixes._other_change(before, right, finding, finding.fixes[0]) is None
+    assert fixes._other_change(before, right, finding.file, by_plan) is None
+
+
+def test_fixes_of_many_plans_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"{QWEN} -tp 8 --port {8000 + at} &\n" for at in range(12))
+    runs = []
+    real = fixes.lint
+    monkeypatch.setattr(fixes, "lint", lambda project: runs.append(1) or real(project))
+    outcome = apply_fixes(project(text), unsafe=True)
+    assert 12 == len(outcome.applied)
+    assert 12 == outcome.project.sources["script.sh"].text.count("-tp 4")
+    assert len(runs) < 6
+
+
+def test_one_fix_that_does_not_hold_keeps_no_other_back() -> None:
+    text = f"{QWEN} -tp 8 --port 8000 &\n{QWEN} -tp ${{N:-8}} --port 8001 &\n"
+    outcome = apply_fixes(project(text), unsafe=True)
+    assert "-tp 4 -dp 2 --port 8000" in outcome.project.sources["script.sh"].text
 
 
 # -------------------------------------------------------------------------------------- writing

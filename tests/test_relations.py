@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from harness import setup
 from shardlint.linter import lint
 from shardlint.project import Project
+from shardlint.reports import group_list, inspection
 
 SERVICE = """apiVersion: serving.kserve.io/v1alpha1
 kind: LLMInferenceService
@@ -71,3 +74,45 @@ def test_one_value_for_several_models(model: str, count: int) -> None:
     messages = found(texts, "tp-default-shared")
     assert len(messages) == count
     assert all("also that of large" in message for message in messages)
+
+
+# ---------------------------------------------------------------------------------- groups
+
+
+def inspected(texts: dict[str, str]) -> dict[str, Any]:
+    return inspection.as_json(Project.of_texts(setup(), texts))
+
+
+def test_prefill_and_decode_of_one_object_are_a_group() -> None:
+    text = service().replace("spec:\n  model", "spec:\n  replicas: 3\n  model")
+    found = inspected({"s.yaml": text})
+    (group,) = found["groups"]
+    assert ("s.yaml#0:", "llm", ["decode", "prefill"]) == (
+        group["id"], group["name"], group["roles"],
+    )  # fmt: skip
+    assert {"least": 4, "most": 4, "undecided": 0} == group["gpus"]
+    assert ["s.yaml#0:"] * 2 == [plan["group"] for plan in found["plans"]]
+    assert [plan["id"] for plan in found["plans"]] == group["plans"]
+
+
+def test_a_group_with_a_part_of_unknown_size() -> None:
+    text = service().replace("{nvidia.com/gpu: 1}", "{nvidia.com/gpu: '${N}'}", 1)
+    project = Project.of_texts(setup(), {"s.yaml": text})
+    (group,) = inspection.as_json(project)["groups"]
+    assert {"least": 1, "most": 1, "undecided": 1} == group["gpus"]
+    said = "group llm: decode ? + prefill 1 = 1 GPUs and those of 1, which are not known"
+    assert [said] == list(group_list.lines(project))
+
+
+def test_one_part_alone_is_no_group() -> None:
+    text = service()
+    alone = text[: text.index("  prefill:")]
+    two = f"{alone}---\n{alone.replace('name: llm', 'name: other')}"
+    found = inspected({"s.yaml": two})
+    assert ([], [None, None]) == (found["groups"], [plan["group"] for plan in found["plans"]])
+
+
+def test_two_objects_are_two_groups() -> None:
+    two = f"{service()}---\n{service().replace('name: llm', 'name: other')}"
+    found = inspected({"s.yaml": two})
+    assert ["s.yaml#0:", "s.yaml#1:"] == [group["id"] for group in found["groups"]]

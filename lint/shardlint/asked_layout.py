@@ -70,7 +70,8 @@ class Asked:
         need, there = self.ranks(layout).gpus_per_pod, self.devices
         if need is None or (need > 1 and self.plan.placement.device_kind.only in PARTS):
             return None
-        if self.stated is None or need == self.stated:
+        uncounted = self.plan.placement.uncounted is not None
+        if self.stated is None or uncounted or need == self.stated:
             return {} if there is None or need <= there else None
         most = self.node or max(USUAL_NODE, self.stated)
         return {"gpus_per_pod": need} if need <= most else None

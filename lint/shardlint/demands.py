@@ -80,6 +80,8 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
     if plan.placement.device_kind.only == "shared":
         at = plan.placement.device_kind.origin
         return Known.unknown("how much of the card a share has is not known", at)
+    if plan.foreign is not None:
+        return Known.unknown(f"how an engine uses the memory of {plan.foreign} was not read")
     found = _demanded(plan)
     for demand in found.values:
         model, word = demand.model, demand.settings.quantization

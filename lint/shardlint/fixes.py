@@ -11,10 +11,10 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from shardlint import routing
 from shardlint.asked_layout import Asked
@@ -331,18 +331,23 @@ class Outcome:
 
 
 def apply_fixes(project: Project, unsafe: bool) -> Outcome:
-    """Apply fixes one by one, each judged by reading and linting again; nothing is written."""
+    """Apply fixes, each judged by reading and linting again; nothing is written.
+
+    Those of different plans are tried together, and one by one where that does not hold.
+    """
     result = with_fixes(lint(project))
     applied: list[tuple[Finding, Fix]] = []
     refused: dict[tuple[str | None, ...], tuple[Finding, str]] = {}
     seen = {(name, source.text) for name, source in project.sources.items()}
     for _ in range(MOST_ROUNDS):
-        step = _step(project, result, unsafe, refused, seen)
+        step = _several(project, result, unsafe, refused, seen)
+        step = step or _step(project, result, unsafe, refused, seen)
         if step is None:
             break
-        finding, fix, project, result = step
-        applied.append((finding, fix))
-        seen |= {(name, project.sources[name].text) for name in _files(fix)}
+        chosen, project, result = step
+        applied += chosen
+        files = frozenset().union(*(_files(fix) for _, fix in chosen))
+        seen |= {(name, project.sources[name].text) for name in files}
     changed = frozenset().union(*(_files(fix) for _, fix in applied))
     return Outcome(project, result, tuple(applied), tuple(refused.values()), changed)
 
@@ -351,40 +356,72 @@ def _files(fix: Fix) -> frozenset[str]:
     return frozenset(edit.file for edit in fix.edits)
 
 
+Refused: TypeAlias = dict[tuple[str | None, ...], tuple[Finding, str]]
+Step: TypeAlias = tuple[list[tuple[Finding, Fix]], Project, Result]
+
+
+def _several(
+    project: Project, result: Result, unsafe: bool, refused: Refused, seen: set[tuple[str, str]]
+) -> Step | None:
+    """The first fix of every plan, if all of them together hold what they say."""
+    chosen: list[tuple[Finding, Fix]] = []
+    by_plan: dict[str, Fix] = {}
+    for finding in result.findings:
+        fix = next(_allowed(finding, unsafe, refused), None)
+        if fix is not None and by_plan.keys().isdisjoint(finding.plans):
+            chosen.append((finding, fix))
+            by_plan |= dict.fromkeys(finding.plans, fix)
+    if len(chosen) < 2:
+        return None
+    after = _tried(project, [edit for _, fix in chosen for edit in fix.edits])
+    if isinstance(after, str):
+        return None
+    files = frozenset().union(*(_files(fix) for _, fix in chosen))
+    if any((name, after.sources[name].text) in seen for name in files):
+        return None
+    new = _worse(project, result, after, [finding for finding, _ in chosen], by_plan)
+    return None if isinstance(new, str) else (chosen, after, new)
+
+
+def _allowed(finding: Finding, unsafe: bool, refused: Refused) -> Iterator[Fix]:
+    for fix in finding.fixes:
+        wanted = unsafe or fix.applicability != "unsafe"
+        if wanted and _key(finding, fix) not in refused:
+            yield fix
+
+
+def _key(finding: Finding, fix: Fix) -> tuple[str | None, ...]:
+    return finding.rule, finding.plan, finding.message, fix.title
+
+
 def _step(
-    project: Project,
-    result: Result,
-    unsafe: bool,
-    refused: dict[tuple[str | None, ...], tuple[Finding, str]],
-    seen: set[tuple[str, str]],
-) -> tuple[Finding, Fix, Project, Result] | None:
+    project: Project, result: Result, unsafe: bool, refused: Refused, seen: set[tuple[str, str]]
+) -> Step | None:
     """The first fix that can be applied, holds what it says, and leads to texts not seen before."""
     for finding in result.findings:
-        for fix in finding.fixes:
-            key = (finding.rule, finding.plan, finding.message, fix.title)
-            if key in refused or (fix.applicability == "unsafe" and not unsafe):
-                continue
-            after = _tried(project, fix)
+        for fix in _allowed(finding, unsafe, refused):
+            after = _tried(project, fix.edits)
             if isinstance(after, str):
                 why: str | Result = after
             elif any((name, after.sources[name].text) in seen for name in _files(fix)):
                 why = "it takes back another fix"
             else:
-                why = _worse(project, result, after, finding, fix)
+                by_plan = dict.fromkeys(finding.plans, fix)
+                why = _worse(project, result, after, [finding], by_plan)
             if isinstance(why, str):
-                refused[key] = (finding, f"{fix.title}: {why}")
+                refused[_key(finding, fix)] = (finding, f"{fix.title}: {why}")
                 continue
             assert not isinstance(after, str)
-            return finding, fix, after, why
+            return [(finding, fix)], after, why
     return None
 
 
-def _tried(project: Project, fix: Fix) -> Project | str:
+def _tried(project: Project, edits: Sequence[Edit]) -> Project | str:
     """The project after the edits, or why they cannot be made."""
-    for name in dict.fromkeys(edit.file for edit in fix.edits):
+    for name in dict.fromkeys(edit.file for edit in edits):
         source = project.sources[name]
         try:
-            text = apply(source.text, [edit for edit in fix.edits if edit.file == name])
+            text = apply(source.text, [edit for edit in edits if edit.file == name])
         except EditConflict as error:
             return str(error)
         project = project.update(name, text)
@@ -392,18 +429,22 @@ def _tried(project: Project, fix: Fix) -> Project | str:
 
 
 def _worse(
-    before: Project, old: Result, after: Project, finding: Finding, fix: Fix
+    before: Project,
+    old: Result,
+    after: Project,
+    findings: Sequence[Finding],
+    by_plan: Mapping[str, Fix],
 ) -> str | Result:
-    """Why the fix is taken back, or the new result."""
+    """Why the fixes of some findings are taken back, or the new result."""
     unread = (len(after.problems), len(after.broken)) > (len(before.problems), len(before.broken))
     if unread or len(after.skipped) > len(before.skipped):
         return "the file cannot be read afterwards"
-    if (other := _other_change(before, after, finding, fix)) is not None:
+    if (other := _other_change(before, after, findings[0].file, by_plan)) is not None:
         return other
     new = with_fixes(lint(after))
     left, had = _count(new), _count(old)
-    plans = finding.plans or (finding.plan,)
-    if any(left[finding.rule, plan] >= had[finding.rule, plan] for plan in plans):
+    keys = [(item.rule, plan) for item in findings for plan in item.plans or (item.plan,)]
+    if any(left[key] >= had[key] for key in keys):
         return "the finding is still there afterwards"
     if _errors(after, new) - _errors(before, old):
         return "it leads to another error"
@@ -431,34 +472,46 @@ def _count(result: Result, *severities: str) -> Counter[tuple[str, str | None]]:
     )
 
 
-def _other_change(before: Project, after: Project, finding: Finding, fix: Fix) -> str | None:
-    """What the fix changes without saying so, or does not change although it says so."""
+def _other_change(
+    before: Project, after: Project, file: str, by_plan: Mapping[str, Fix]
+) -> str | None:
+    """What fixes change without saying so, or do not change although they say so."""
     if [plan.id for plan in before.plans] != [plan.id for plan in after.plans]:
-        return f"it would change which engines {finding.file} starts"
-    if any(router.id in finding.plans for router in before.routers):
-        return _other_route(before, after, finding, fix)
+        return f"it would change which engines {file} starts"
+    routers = {router.id for router in before.routers}
+    routed = {name: fix for name, fix in by_plan.items() if name in routers}
+    if (other := _other_policy(after, routed)) is not None:
+        return other
     for old, new in zip(before.plans, after.plans, strict=True):
         engine = before.setup.engine(old.engine)
-        if old.id in finding.plans and engine is not None:
+        fix = by_plan.get(old.id)
+        if fix is not None and engine is not None:
             change = _change(old, new, fix.delta) or _other_option(old, new, fix.delta, engine)
         else:
-            change = _change(old, new, {})
+            change = _change_beside(old, new, routed.values())
         if change is not None:
             return f"it would also change {change} of {old.name}"
     return None
 
 
-def _other_route(before: Project, after: Project, finding: Finding, fix: Fix) -> str | None:
-    """What the fix of a router leaves undone, or changes of the plans beside what it says."""
-    wanted = fix.delta.get("routing")
+def _other_policy(after: Project, routed: Mapping[str, Fix]) -> str | None:
+    """Where a router is not read as the policy that its fix says."""
     for router in after.routers:
-        if router.id in finding.plans and wanted is not None and routing.word(router) != wanted:
+        fix = routed.get(router.id)
+        wanted = fix.delta.get("routing") if fix is not None else None
+        if wanted is not None and routing.word(router) != wanted:
             return f"the policy would be read as {routing.word(router)}"
-    for old, new in zip(before.plans, after.plans, strict=True):
-        was, now = stated(old), stated(new)
-        for name in was:
-            if now[name] not in (was[name], (fix.delta.get(name, ...),)):
-                return f"it would also change {name} of {old.name}"
+    return None
+
+
+def _change_beside(old: ServingPlan, new: ServingPlan, fixes: Iterable[Fix]) -> str | None:
+    """The first fact of a plan that none of these fixes of routers says to change."""
+    was, now = stated(old), stated(new)
+    said = [fix.delta for fix in fixes]
+    for name, values in was.items():
+        allowed = [(delta[name],) for delta in said if name in delta]
+        if now[name] != values and now[name] not in allowed:
+            return name
     return None
 
 

@@ -120,6 +120,11 @@ class _Collected:
             self.sizers[engine.name] = Sizer(engine)
         return self.sizers[engine.name]
 
+    def undecide(self, rule: Rule, plan: ServingPlan, field: str, reason: str) -> None:
+        self.undecided.append(UndecidedRule(plan.id, rule.id, rule.name, field, reason))
+        files = (plan.file, *(place.file for place in plan.elsewhere))
+        self.unheard.update((rule.id, file) for file in files)
+
     def failed(self, rule: type[Rule], error: Exception) -> None:
         what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         self.broken.append(BrokenPlugin(rule.__module__, None, f"rule {rule.name}: {what}"))
@@ -212,15 +217,18 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
     if not rule.applies(plan, engine):
         return
+    elsewhere = _elsewhere(rule, plan, engine)
     alone = World(plan=plan, engine=engine)
-    for found in rule.check_plan(alone):
+    for found in rule.check_plan(alone) if elsewhere is None else ():
         severity = found.severity or rule.severity
-        collected.hits.append(_Hit(type(rule), found, severity, frozenset(), plan, alone))
+        assumes = _taken(plan) if severity == "error" else frozenset()
+        severity = "warning" if assumes else severity
+        collected.hits.append(_Hit(type(rule), found, severity, assumes, plan, alone))
     names = rule.fields(engine)
     facts = {name: collected.fact(plan, name) for name in names}
     wanted = {name: collected.fact(plan, name) for name in rule.wants if name not in facts}
     facts |= {name: fact for name, fact in wanted.items() if fact.cases}
-    missing = _missing(facts)
+    missing = elsewhere or _missing(facts)
     lacking = None if missing else _lacking(rule, facts)
     if missing is None and (lacking is None or rule.partial):
         options = collected.options(plan)
@@ -236,10 +244,14 @@ def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Colle
             missing = names[0], CONTRADICTION
     missing = missing or lacking
     if missing is not None and not rule.settled(facts):
-        row = UndecidedRule(plan.id, rule.id, rule.name, *missing)
-        collected.undecided.append(row)
-        files = (plan.file, *(place.file for place in plan.elsewhere))
-        collected.unheard.update((rule.id, file) for file in files)
+        collected.undecide(rule, plan, *missing)
+
+
+def _elsewhere(rule: Rule, plan: ServingPlan, engine: Engine) -> tuple[str, str] | None:
+    """Why a rule says nothing of other accelerators."""
+    if rule.anywhere or plan.foreign is None:
+        return None
+    return "placement.gpu", f"what {engine.label} does on {plan.foreign} was not read"
 
 
 def _fact(plan: ServingPlan, name: str) -> Known[Any]:
@@ -362,9 +374,16 @@ def _together(
     if sometimes:
         assumes |= {" or ".join(sorted({_given(world) for _, world in group}))}
     severity = found.severity or rule.severity
+    if severity == "error":
+        assumes |= _taken(plan)
     if assumes and severity == "error":
         severity = "warning"
     return _Hit(type(rule), found, severity, assumes, plan, world)
+
+
+def _taken(plan: ServingPlan) -> frozenset[str]:
+    """What a branch of a script rests on."""
+    return frozenset({"the script gets to this command"} if plan.placement.branch else ())
 
 
 def _releases(label: str, found: Found) -> str:
@@ -520,4 +539,5 @@ def _fingerprint(hit: _Hit, seen: dict[str, int]) -> str:
     path = hit.owner.path if hit.owner is not None else ""
     key = "|".join((hit.rule.id, hit.found.at.file, path))
     seen[key] = seen.get(key, 0) + 1
-    return hashlib.sha256(f"{key}|{seen[key]}".encode()).hexdigest()[:20]
+    text = f"{key}|{seen[key]}".encode("utf-8", "surrogateescape")  # a name need not be UTF-8
+    return hashlib.sha256(text).hexdigest()[:20]

@@ -26,6 +26,7 @@ class MemoryRule(Rule):
     severity: ClassVar[Severity] = "error"
     needs: ClassVar[tuple[str, ...]] = ("demand",)
     gate: ClassVar[bool] = True
+    anywhere: ClassVar[bool] = False
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         whole = plan.placement.device_kind.only in (None, "gpu", "gcd", "mig")

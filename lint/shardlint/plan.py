@@ -477,6 +477,9 @@ class Partner:
     rdma: Known[str | None] = Known.unset()
 
 
+OTHER_VENDORS = ("intel", "google")
+"""Makers of accelerators for which engines have workers and kernels of their own."""
+
 SHAPE_KEPT = "leaves the shape of the model as it is"
 """End of an assumption about an option that could give the model other sizes."""
 
@@ -499,7 +502,9 @@ class Placement:
     `gpus_per_pod` is what the file states for one pod or host ("all": every device of the host);
     `devices` is how many the engine process can use there, "all" resolved by the node size.
     `gpu_label` is the literal that names the card, `device_kind` what one unit is: "gpu", "mig" (a
-    hardware slice) or "shared" (a share of a card). `device_ids` are the devices of `scope` that
+    hardware slice), "shared" (a share of a card) or "neuron" (a device with several cores);
+    `uncounted` is why such units are not what ranks run on. `claim` is a claim of devices that is
+    one and the same for all pods. `device_ids` are the devices of `scope` that
     the process sees, by index or UUID.
 
     `shm_bytes` is the size of /dev/shm, `memory_bytes` the memory limit of the container; with
@@ -518,10 +523,11 @@ class Placement:
 
     `scheduled`: a scheduler finds a node with so many free devices, and gives them to nobody else.
     `on_host`: the engine runs on a machine, not in a container; `shared`: other engines run in the
-    same container; `wants_gpu`: it is no CPU build; `certain`: it runs whenever the file is used;
+    same container; `wants_gpu`: it is no CPU build; `foreign`: accelerators for which an engine has
+    other code than for GPUs of NVIDIA and AMD; `certain`: it runs whenever the file is used;
+    `branch`: a test of its script decides whether it does;
     `detached`: what follows in the file starts while it runs; `varied`: branches of its script
-    start it with different options. `neighbours` run at the same time and
-    use some of its devices.
+    start it with different options. `neighbours` run at the same time and use some of its devices.
     """
 
     pods_per_group: Known[int] = Known.unset()
@@ -540,6 +546,8 @@ class Placement:
     link: Known[str] = Known.unset()
     link_domain: Known[int] = Known.unset()
     device_kind: Known[str] = Known.unset()
+    uncounted: str | None = None
+    claim: Known[str] = Known.unset()
     device_ids: Known[tuple[str, ...]] = Known.unset()
     scope: str = ""
     shm_bytes: Known[int] = Known.unset()
@@ -558,6 +566,8 @@ class Placement:
     ready_probe: str | None = None
     ordered: Known[bool] = Known.unset()
     wants_gpu: bool = True
+    foreign: str | None = None
+    branch: bool = False
     scheduled: bool = False
     on_host: bool = False
     shared: bool = False
@@ -599,12 +609,16 @@ class Scaler:
 @record(kw_only=True)
 class Fleet:
     """How many replicas there are. `surge` are those that a rolling update starts before old ones
-    stop, where none of those may stop first; `scaler` changes the number. `whole`: one is a whole
-    engine, of as many pods as it takes; `groups`: the object makes the group of pods of one."""
+    stop, where none of those may stop first, and `at_once` how to write that one may (without: it
+    cannot be written); with `renewed` an update starts a whole Ray cluster beside the old one.
+    `scaler` changes the number. `whole`: one is a whole engine, of as many pods as it
+    takes; `groups`: the object makes the group of pods of one."""
 
     replicas: Known[int] = Known.unset()
     max_replicas: Known[int] = Known.unset()
     surge: Known[int] = Known.unset()
+    at_once: str | None = None
+    renewed: bool = False
     scaler: Scaler | None = None
     whole: bool = False
     groups: bool = False
@@ -735,6 +749,8 @@ class ServingPlan:
     owner: tuple[str, str] | None = None
     """Kind and name of the object that its pods belong to."""
     role: str | None = None
+    group: str | None = None
+    """The id of the group of plans that do its requests together."""
     platform: str | None = None
     """The operator or chart that makes pods of it."""
     namespace: str | None = None
@@ -769,6 +785,12 @@ class ServingPlan:
     """What it was at the revision that it is compared with."""
     suppressed: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def foreign(self) -> str | None:
+        """The accelerators, where it is no code for GPUs of NVIDIA and AMD that runs the ranks."""
+        others = (card.name for card in self.placement.gpu.values if card.vendor in OTHER_VENDORS)
+        return self.placement.foreign or next(others, None)
+
     def fact(self, path: str) -> Known[Any]:
         """A fact by its dotted name, such as "layout.tp" or "placement.gpus_per_pod"."""
         if path.startswith("options."):
@@ -780,6 +802,15 @@ class ServingPlan:
             value = getattr(value, part)
         assert isinstance(value, Known)
         return value
+
+
+@record
+class Group:
+    """Plans of one object that serve one name together, each a part of every request."""
+
+    id: str
+    name: str
+    plans: tuple[ServingPlan, ...]
 
 
 @record(kw_only=True)

@@ -236,6 +236,8 @@ class Rule:
     gate: ClassVar[bool] = False
     partial: ClassVar[bool] = False
     """The rule finds what it can where fields of the model are missing."""
+    anywhere: ClassVar[bool] = True
+    """It also holds on accelerators for which an engine has other code than for usual GPUs."""
     fix: ClassVar[Applicability | None] = None
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
@@ -299,6 +301,8 @@ class LayoutRule(Rule):
     With fields in `model` it needs the shape of the model too. An engine that declares no field is
     not judged.
     """
+
+    anywhere: ClassVar[bool] = False
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and engine.reads(self.name) is not None

@@ -413,7 +413,8 @@ def _read_path(
     if not looks and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
-    if not looks and not (reading.plans or reading.problems or reading.absorbs or reading.broken):
+    told = reading.plans or reading.problems or reading.absorbs or reading.broken
+    if not looks and not (told or reading.skipped):
         return None  # its name alone promised something
     return _with_syntax(reading) if given else reading
 
@@ -672,6 +673,8 @@ def _devices(placement: Placement) -> Known[int]:
         return Known.unknown("how many GPUs the host has is not stated", count.origin)
     if count.is_unset:
         return Known.unknown("the file does not say how many GPUs there are")
+    if placement.uncounted is not None:
+        return Known.unknown(placement.uncounted, count.origin)
     return (
         count.map(lambda value: int(value) if value != "all" else 0)
         if count.is_known

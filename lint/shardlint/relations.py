@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
-from shardlint.plan import Partner, ServingPlan
+from shardlint.plan import Group, Partner, ServingPlan
 from shardlint.source import Origin
 
 PARTS = ("prefill", "decode")
 """Roles that hand requests on to each other, with their KV cache."""
 
+GROUPED = (*PARTS, "encode")
+"""Roles of which each does a part of every request."""
+
 
 def related(plans: tuple[ServingPlan, ...]) -> tuple[ServingPlan, ...]:
-    """The plans with their partners, and with those that have their TP from the same place."""
-    return tuple(_sharing(tuple(_partnered(plans))))
+    """The plans with their group and partners, and with those that have their TP from one place."""
+    return tuple(_sharing(tuple(_grouped(tuple(_partnered(plans))))))
+
+
+# ---------------------------------------------------------------------------------- groups
+
+
+def groups(plans: Iterable[ServingPlan]) -> tuple[Group, ...]:
+    """The groups of plans, in the order of their first ones."""
+    found: dict[str, list[ServingPlan]] = {}
+    for plan in plans:
+        if plan.group is not None:
+            found.setdefault(plan.group, []).append(plan)
+    return tuple(Group(key, _common(parts), tuple(parts)) for key, parts in found.items())
+
+
+def _grouped(plans: tuple[ServingPlan, ...]) -> Iterator[ServingPlan]:
+    roles: dict[tuple[str, str], set[str]] = {}
+    for plan in plans:
+        if plan.role in GROUPED:
+            roles.setdefault(_object(plan), set()).add(plan.role)
+    for plan in plans:
+        file, document = _object(plan)
+        several = plan.role in GROUPED and len(roles[file, document]) > 1
+        yield replace(plan, group=f"{file}#{document}") if several else plan
+
+
+def _common(parts: Sequence[ServingPlan]) -> str:
+    """The name of the object, or the beginning of the names of all parts, or all their names."""
+    owners = {(plan.namespace, plan.owner[1] if plan.owner else "") for plan in parts}
+    if len(owners) == 1 and all(plan.owner for plan in parts):
+        return "/".join(filter(None, owners.pop()))
+    names = [plan.name.split("/") for plan in parts]
+    alike = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
+    return "/".join(words[0] for words in alike) or " + ".join(plan.name for plan in parts)
 
 
 # ------------------------------------------------------------------------- prefill and decode

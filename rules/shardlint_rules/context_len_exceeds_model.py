@@ -27,6 +27,7 @@ from shardlint.api import Constraint, ConstraintRule, Engine, Known, Repair, Ser
 
 class ContextLenExceedsModel(ConstraintRule):
     id, name = "SL606", "context-len-exceeds-model"
+    anywhere = True
     model = ("longest_context",)
     fix = "unsafe"
 

@@ -40,7 +40,7 @@ class FlagUnknown(Rule):
         for refused in world.plan.refused:
             if refused.kind == "unknown":
                 yield Found(
-                    message=_message(refused, world.engine.label),
+                    message=_message(refused, world.engine.label, _label(world)),
                     at=refused.at,
                     severity=refused.severity,
                     help=_help(refused),
@@ -48,11 +48,18 @@ class FlagUnknown(Rule):
                 )
 
 
+def _label(world: World) -> str:
+    """The engine, with its release where there is one alone."""
+    found = world.plan.versions.values
+    alone = len(found) == 1 and found[0].first == found[0].last
+    return f"{world.engine.label} {found[0].last}" if alone else world.engine.label
+
+
 def _name(refused: Refused) -> str:
     return (refused.written.value or "").split("=", 1)[0]
 
 
-def _message(refused: Refused, label: str) -> str:
+def _message(refused: Refused, engine: str, label: str) -> str:
     name = _name(refused)
     if refused.problem == "ambiguous option":
         count = len(refused.candidates)
@@ -63,7 +70,7 @@ def _message(refused: Refused, label: str) -> str:
     elif refused.known:
         told = f"`{name}` is no option of {label}"
     else:
-        told = f"`{name}` is no option of any {label} release that was checked"
+        told = f"`{name}` is no option of any {engine} release that was checked"
     if refused.when is not None:
         return f"{told} {refused.when}: it refuses to start ('{refused.problem}')"
     if refused.severity == "error":

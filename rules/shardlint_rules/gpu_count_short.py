@@ -58,6 +58,7 @@ from shardlint.api import (
 
 class GpuCountShort(ConstraintRule):
     id, name = "SL301", "gpu-count-short"
+    anywhere = True
     message = "{product} needs {left} {gpus}, {given}; {says}"
     needs = ("placement.devices", "placement.pods_per_group")
     gate = True

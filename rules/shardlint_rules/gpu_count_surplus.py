@@ -2,7 +2,8 @@
 
 An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
 idle and paid for: Kubernetes hands a GPU to one container only, and on a machine of one's own they
-are what another engine could use.
+are what another engine could use. So it is with the GPUs of pods that join a Ray cluster for one
+engine, when the layout has fewer ranks than the cluster has GPUs.
 
 ```yaml fails
 services:
@@ -50,6 +51,7 @@ class GpuCountSurplus(LayoutRule):
     id, name = "SL302", "gpu-count-surplus"
     severity = "warning"
     needs = ("placement.devices", "placement.pods_per_group")
+    wants = ("placement.group_devices",)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
@@ -62,7 +64,10 @@ class GpuCountSurplus(LayoutRule):
 
     def check(self, world: World) -> Iterator[Found]:
         ranks, devices = world.ranks, world.devices
-        if ranks is None or devices is None or ranks.gpus_per_pod is None:
+        if ranks is None or devices is None:
+            return
+        if ranks.gpus_per_pod is None:
+            yield from _of_group(world)
             return
         idle = devices - ranks.gpus_per_pod
         if idle <= 0:
@@ -72,6 +77,26 @@ class GpuCountSurplus(LayoutRule):
             message=f"{used}; {idle} {'stays' if idle == 1 else 'stay'} idle",
             at=world.origin("placement.gpus_per_pod"),
             help=_help(world, devices),
+        )
+
+
+def _of_group(world: World) -> Iterator[Found]:
+    """Pods of a group that is one engine, and that together have more GPUs than it has ranks."""
+    ranks, layout = world.ranks, world.layout
+    there = world.values.get("placement.group_devices")
+    placement = world.plan.placement
+    pods = placement.pods_per_group.only
+    if ranks is None or there is None or placement.joined is None or layout.nnodes > 1:
+        return
+    idle = there - ranks.gpus
+    if layout.one_group and idle > 0 and pods is not None and pods > 1:
+        yield Found(
+            message=(
+                f"{product(world)} uses {ranks.gpus} of the {there} GPUs that the {pods} pods of"
+                f" a group have; {idle} {'stays' if idle == 1 else 'stay'} idle"
+            ),
+            at=world.origin("placement.pods_per_group", "placement.gpus_per_pod"),
+            help=f"a layout of {there} GPUs, or groups of fewer pods",
         )
 
 

@@ -7,6 +7,9 @@ utilization", or both wait for each other's kernels. Docker hands out a `count` 
 that it sees; replicas of one service get the same devices. Nothing is said where the shares that
 the engines state leave room for both.
 
+A `ResourceClaim` that a pod names itself (`resourceClaimName`) is one claim, with the same devices
+for every pod that names it; a `ResourceClaimTemplate` gives each pod a claim of its own.
+
 Shares of a card (`nvidia.com/gpu.shared`, vGPU) and MIG slices cannot be added up by tensor
 parallelism: two shares may be the same card, and NCCL does not join slices of one.
 
@@ -72,7 +75,7 @@ class GpuShared(LayoutRule):
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         placement = plan.placement
         parts = placement.device_kind.only in PARTS
-        said = parts or bool(placement.neighbours) or copies(plan) > 1
+        said = parts or bool(placement.neighbours) or copies(plan) > 1 or _claimed(plan) > 1
         return super().applies(plan, engine) and placement.wants_gpu and said
 
     def check(self, world: World) -> Iterator[Found]:
@@ -89,6 +92,12 @@ class GpuShared(LayoutRule):
         others = plan.placement.neighbours
         if others and not _leave_room(plan, *(other.share for other in others)):
             yield _together(world, others)
+        if (pods := _claimed(plan)) > 1 and not _leave_room(plan):
+            yield Found(
+                message=f"{pods} replicas are given the same GPUs by one resource claim",
+                at=world.origin("placement.claim"),
+                help="a ResourceClaimTemplate, which gives each pod a claim of its own",
+            )
         count = copies(plan)
         if count > 1 and not _leave_room(plan):
             yield Found(
@@ -96,6 +105,11 @@ class GpuShared(LayoutRule):
                 at=world.origin("fleet.replicas"),
                 help="a service of its own for each, with other devices",
             )
+
+
+def _claimed(plan: ServingPlan) -> int:
+    """Replicas that share the devices of one claim."""
+    return (plan.fleet.replicas.only or 1) if plan.placement.claim.is_known else 1
 
 
 def _leave_room(plan: ServingPlan, *others: Known[float]) -> bool:

@@ -71,6 +71,7 @@ LEAST_CONTEXT, USUAL_CONTEXT = 64 * 2**20, 256 * 2**20
 
 class MemoryOversubscribed(Rule):
     id, name = "SL604", "memory-oversubscribed"
+    anywhere = False
     severity = "warning"
     needs = ("memory.budget.share",)
     wants = ("demand",)

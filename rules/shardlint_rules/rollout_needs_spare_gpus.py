@@ -4,7 +4,8 @@ A Deployment replaces its pods one after the other, and by default starts new on
 old ones: 25 % more, rounded up, while 25 % fewer, rounded down, may be missing. With one to three
 replicas that is one more pod, and no old one may stop first. Where all GPUs are taken, the new pod
 stays Pending and the old one is kept: the update hangs, until `progressDeadlineSeconds` reports it
-as failed.
+as failed. Some charts and operators start all new pods first, and a RayService is updated by a
+second cluster beside the first one, which takes as many GPUs once more.
 
 Reported when the user says what there is (`--gpu H100:8 --nodes 2`, or the configuration), and the
 replicas fit without the update.
@@ -71,22 +72,25 @@ class RolloutNeedsSpareGpus(Rule):
         placement = plan.placement
         told = placement.gpus_per_node.is_known and placement.nodes.is_known
         surge = any(extra > 0 for extra in plan.fleet.surge.values)
-        return placement.scheduled and told and surge and placement.device_kind.only == "gpu"
+        placed = placement.scheduled or plan.fleet.renewed
+        return placed and told and surge and placement.device_kind.only == "gpu"
 
     def check(self, world: World) -> Iterator[Found]:
         each, node, nodes, pods, surge = (world.values[name] for name in self.needs)
-        replicas = 1 if world.plan.fleet.replicas.is_unset else world.plan.fleet.replicas.only
+        fleet = world.plan.fleet
+        one = fleet.renewed or fleet.replicas.is_unset
+        replicas = 1 if one else fleet.replicas.only
         if replicas is None or each == "all" or not 0 < each <= node or surge < 1:
             return
         room, running, more = nodes * (node // each), replicas * pods, surge * pods
         if running <= room < running + more:
+            what = f"{_pods(more)} of {each} GPUs before an old one stops"
+            if fleet.renewed:
+                what = f"a second cluster of {more * each} GPUs before the first one stops"
             yield Found(
-                message=(
-                    f"an update starts {_pods(more)} of {each} GPUs before an old one stops, and"
-                    f" {_free(room - running, each)}: it hangs"
-                ),
+                message=f"an update starts {what}, and {_free(room - running, each)}: it hangs",
                 at=world.origin("fleet.surge", "fleet.replicas", "placement.gpus_per_pod"),
-                help="maxSurge: 0 and maxUnavailable: 1",
+                help=fleet.at_once,
             )
 
 

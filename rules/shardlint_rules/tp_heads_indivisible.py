@@ -25,6 +25,7 @@ from shardlint.api import ConstraintRule
 
 class TpHeadsIndivisible(ConstraintRule):
     id, name = "SL101", "tp-heads-indivisible"
+    anywhere = True
     message = "{left} {subject} do not divide over tensor parallel size {right}; {says}"
     model = ("attention_heads",)
     gate = True

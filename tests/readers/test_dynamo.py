@@ -191,8 +191,12 @@ def test_the_role_is_told_by_an_option_where_the_component_does_not() -> None:
 
 
 def test_other_resources_of_the_older_shape() -> None:
+    neuron = OLDER.replace('gpu: "8"', 'gpu: "8"\n          gpuType: aws.amazon.com/neuron')
+    said = "aws.amazon.com/neuron does not count devices"
+    assert said == why(plan(neuron, FILE), "gpus_per_pod")
     xe = OLDER.replace('gpu: "8"', 'gpu: "8"\n          gpuType: gpu.intel.com/xe')
-    assert "gpu.intel.com/xe does not count devices" == why(plan(xe, FILE), "gpus_per_pod")
+    cards = plan(xe, FILE).placement.gpus_per_pod
+    assert (8, {"each gpu.intel.com/xe is one device"}) == (cards.only, set(cards.assumes))
     mig = OLDER.replace('gpu: "8"', "custom: {nvidia.com/mig-1g.10gb: 2}")
     assert 2 == stated(plan(mig, FILE), "gpus_per_pod")
     claims = OLDER.replace('limits:\n          gpu: "8"', "claims: [{name: gpu}]")
@@ -326,6 +330,13 @@ def test_ranks_of_one_engine_over_all_pods() -> None:
     by_ray = OLDER.replace("metadata: {name: llm", note.replace("X", "ray"))
     assert (1, "ray") == (effective(by_ray, "nnodes"), effective(by_ray, "executor"))
     assert remarks(OLDER) == []
+
+
+def test_the_executor_that_the_operator_adds_may_be_written_as_well() -> None:
+    text = with_words("--tensor-parallel-size", "16", "--distributed-executor-backend", "mp")
+    assert (2, "mp") == (effective(text, "nnodes"), effective(text, "executor"))
+    result = lint(project(text, FILE)).result
+    assert "gpu-count-short" not in names(result.findings)
 
 
 def test_data_parallel_ranks_in_each_pod() -> None:

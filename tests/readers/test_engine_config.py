@@ -286,3 +286,16 @@ def test_a_file_that_is_not_looked_at_by_itself_is_joined(tmp_path: Path) -> Non
     assert [f.file for f in findings if f.name == "flag-unknown"] == ["few.yaml"]
     project = project.update("few.yaml", "pipeline_parallel_size: 4\n")
     assert [reading.stated(item, "pp") for item in project.plans] == [4]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("0x1000", "4096"), ("0b11", "3"), ("1:30", "90"), ("1_000", "1000"), ("010", "8"),
+     ("+16", "16"), ("'0x10'", "0x10"), ("1e3", "1e3"), ("4.0", "4.0"), ("08", "08")],
+)  # fmt: skip
+def test_whole_numbers_are_those_of_yaml(written: str, meant: str) -> None:
+    text = f"model: org/m\nmax-num-seqs: {written}\ntensor-parallel-size: 2\n"
+    found = reading.plan(text, "c.yaml")
+    (value,) = (flag.value for flag in found.flags if flag.flag == "--max-num-seqs")
+    assert value is not None
+    assert meant == value.value

@@ -118,3 +118,19 @@ def test_copies_of_a_chart_have_devices_of_their_own() -> None:
     share = text.replace('"2"]', '"2", --gpu-memory-utilization, "0.9"]')
     names += [found.name for found in lint(reading.project(share, FILE)).result.findings]
     assert "memory-oversubscribed" not in names
+
+
+def test_replicas_may_be_told_around_the_container() -> None:
+    text = """\
+controllers:
+  vllm:
+    replicas: 2
+    containers:
+      app:
+        image: {repository: vllm/vllm-openai, tag: v0.11.0}
+        args: [--model, Qwen/Qwen3-8B, --tensor-parallel-size, "2"]
+        resources: {limits: {nvidia.com/gpu: 2}}
+"""
+    (found,) = Project.of_texts(reading.a_setup(), {"values.yaml": text}).plans
+    assert 2 == found.fleet.replicas.only
+    assert found.fleet.replicas.assumes

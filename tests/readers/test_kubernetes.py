@@ -526,6 +526,12 @@ def test_limits_and_requests_are_set_together() -> None:
         "google.com/tpu",
         "huawei.com/ascend-1980",
         "NVIDIA.com/gpu",
+        "huawei.com/Ascend910B3",
+        "aws.amazon.com/neuroncore",
+        "volcano.sh/vgpu-number",
+        "hygon.com/dcunum",
+        "iluvatar.ai/BI-V150-vgpu",
+        "rebellions.ai/ATOM",
     ],
 )
 def test_devices_of_other_vendors_count(resource: str) -> None:
@@ -533,12 +539,40 @@ def test_devices_of_other_vendors_count(resource: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "resource", ["aws.amazon.com/neuron", "gpu.intel.com/i915", "nvidia.com/gpu.shared"]
+    ("resource", "why"),
+    [
+        ("aws.amazon.com/neuron", "a Neuron device has several cores"),
+        ("aws.amazon.com/neurondevice", "a Neuron device has several cores"),
+        ("nvidia.com/gpu.shared", "several shares can be of one card"),
+    ],
 )
-def test_resources_that_are_no_devices_are_unknown(resource: str) -> None:
-    found = read(limits(f"limits: {{{resource}: 4}}"))
-    assert f"{resource} does not count devices" == why(found, "gpus_per_pod")
-    assert "gpus_per_pod" not in found.sites
+def test_units_that_are_no_ranks_are_stated_and_not_counted(resource: str, why: str) -> None:
+    text = limits(f"limits: {{{resource}: 4}}")
+    found = read(text)
+    assert 4 == stated(found, "gpus_per_pod")
+    assert "4" == token(text, found, "gpus_per_pod")
+    assert not found.placement.devices.is_known
+    assert why in (found.placement.devices.reason or "")
+    assert text.replace(": 4}", ": 8}") == edited(text, found, "gpus_per_pod", "8")
+
+
+def test_one_share_is_one_device() -> None:
+    found = read(limits("limits: {nvidia.com/gpu.shared: 1}")).placement
+    assert (1, "shared") == (found.devices.only, found.device_kind.only)
+
+
+def test_units_of_other_makers_are_taken_for_devices() -> None:
+    found = fact(read(limits("limits: {gpu.intel.com/i915: 2}")), "gpus_per_pod")
+    assert (2, {"each gpu.intel.com/i915 is one device"}) == (found.only, set(found.assumes))
+
+
+@pytest.mark.parametrize(
+    "beside", ["gpu.intel.com/memory.max: 4G", "gpu.intel.com/millicores: 500"]
+)
+def test_parts_of_a_card_beside_it_make_a_share(beside: str) -> None:
+    found = read(limits(f"limits: {{gpu.intel.com/i915: 1, {beside}}}")).placement
+    assert (1, "shared") == (found.gpus_per_pod.only, found.device_kind.only)
+    assert ["gpu.intel.com/i915"] == list(found.asked)
 
 
 @pytest.mark.parametrize("value", ["${GPUS}", "x", "1.5", '"{{ .Values.gpus }}"', "0x2", "{a: b}"])
@@ -898,3 +932,20 @@ def test_the_origin_of_a_plan_is_its_image() -> None:
 def test_an_expression_that_is_yaml_by_chance_is_filled_in_elsewhere() -> None:
     text = pod("args: [--model, org/m]\nresources: {limits: {nvidia.com/gpu: {{ .Values.gpus }} }}")
     assert "'{{ .Values.gpus }}' is filled in elsewhere" == why(read(text), "gpus_per_pod")
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("tgi-cu121.2-1.ubuntu2204.py310", "2-1"),
+        ("tgi-cu121.2-1.ubuntu2204.py310:v3", "v3"),
+        ("huggingface-text-generation-inference-cu121.2-1.ubuntu2204.py310", "2-1"),
+        ("huggingface-text-generation-inference", None),
+    ],
+)
+def test_a_release_in_the_name_of_an_image(image: str, tag: str | None) -> None:
+    from shardlint.engines.launchers import release_in_name, tag_of
+
+    whole = f"us-docker.pkg.dev/deeplearning-platform-release/gcr.io/{image}"
+    assert tag == (tag_of(whole) or release_in_name(whole))
+    assert release_in_name(f"example.com/{image}") is None

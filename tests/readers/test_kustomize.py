@@ -395,6 +395,24 @@ def test_a_patch_that_does_not_fit_is_told() -> None:
     assert "/spec/nothing/here is not in the object that is patched" in message
 
 
+def test_what_it_builds_on_may_be_outside_of_the_run() -> None:
+    texts = {"over/kustomization.yaml": "resources: [../base]\nreplicas: [{name: a, count: 2}]\n"}
+    found = Project.of_texts(a_setup(), texts)
+    reason = "../base is not among the files that are read"
+    assert [("over/kustomization.yaml", reason)] == list(found.skipped)
+    remote = {"k/kustomization.yaml": "resources: [https://github.com/o/r//base?ref=v1]\n"}
+    assert [] == list(Project.of_texts(a_setup(), remote).skipped)
+
+
+def test_a_key_that_is_replaced_may_be_missing_but_not_what_holds_it() -> None:
+    found = project(
+        "patches:\n  - target: {kind: Deployment}\n    patch: |-\n      - op: replace\n"
+        "        path: /spec/revisionHistoryLimit\n        value: 1\n"
+    )
+    assert [] == problems(found)
+    assert 1 == len(found.plans)
+
+
 def test_kustomizations_that_multiply_come_to_an_end() -> None:
     texts = {
         f"{n}{i}/kustomization.yaml": f"resources: [../a{i + 1}, ../b{i + 1}]\n"

@@ -65,6 +65,15 @@ def test_a_group_is_one_replica() -> None:
     assert 16 == of.placement.group_devices.only
 
 
+def test_pods_that_join_a_cluster_for_nothing_are_told() -> None:
+    few = RAY.replace("-tp 8 -pp 2", "-tp 8")
+    (finding,) = (item for item in found(few) if item.name == "gpu-count-surplus")
+    assert "TP 8 uses 8 of the 16 GPUs that the 2 pods of a group have" in finding.message
+    assert "gpu-count-surplus" not in names(found(RAY))
+    alone = group(pods("worker", "vllm serve org/m -tp 8"))
+    assert "gpu-count-surplus" not in names(found(alone))
+
+
 def test_devices_of_leader_and_workers_are_edited_together() -> None:
     assert RAY.replace("gpu: 8", "gpu: 4") == edited(RAY, read(RAY), "gpus_per_pod", "4")
 

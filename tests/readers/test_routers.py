@@ -42,7 +42,8 @@ def fixed(text: str, name: str, rule: str, at: int = 0) -> tuple[str, str]:
     fix = finding.fixes[at]
     after = apply(text, [edit for edit in fix.edits if edit.file == name])
     again = Project.of_texts(setup(workload=CHAT), {name: after})
-    assert fixes._worse(before, result, again, finding, fix).__class__ is not str
+    by_plan = dict.fromkeys(finding.plans, fix)
+    assert not isinstance(fixes._worse(before, result, again, [finding], by_plan), str)
     return after, next(routing.word(item) for item in again.routers if item.id == finding.plan)
 
 

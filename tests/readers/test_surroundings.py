@@ -430,6 +430,21 @@ def test_a_fraction_by_annotation_is_a_share() -> None:
 
 
 @pytest.mark.parametrize(
+    ("notes", "count"),
+    [
+        ("gpu-fraction: '0.5'", 1),
+        ("gpu-memory: '2000'", 1),
+        ("gpu-fraction: '0.5'\ngpu-fraction-num-devices: '2'", 2),
+        ("other: '0.5'", None),
+    ],
+)
+def test_a_fraction_by_annotation_is_of_one_card_unless_it_says_more(
+    notes: str, count: int | None
+) -> None:
+    assert count == of_pod("", "", notes).placement.gpus_per_pod.only
+
+
+@pytest.mark.parametrize(
     ("options", "ids"),
     [
         ("--gpus all", ("all",)),

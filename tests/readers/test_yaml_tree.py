@@ -594,3 +594,17 @@ def test_json_strings_have_their_characters(tree: Any, indent: int | None) -> No
         assert scalar.value == characters(scalar).text
         if scalar.style == '"':
             assert scalar.value == json.loads(at(text, scalar.span))
+
+
+def test_definitions_in_a_long_text_are_passed_over_and_places_stay() -> None:
+    schema = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:\n"
+    schema += "".join(f"  key{at}: {{a: 'b'}}\n" for at in range(10_000))
+    text = f"a: 1\n---\n{schema}---\nb: two\n"
+    first, second, third = documents(Source("f.yaml", text))
+    assert ("1", "two") == (first.string("a"), third.string("b"))
+    assert second.is_null
+    value = third.get("b")
+    assert value is not None
+    assert "two" == text[value.span.start : value.span.end]
+    short = f"a: 1\n---\n{schema[:200]}"
+    assert documents(Source("f.yaml", short))[1].string("kind") == "CustomResourceDefinition"

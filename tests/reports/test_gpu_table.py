@@ -58,3 +58,10 @@ def test_cards_are_added_up_over_files() -> None:
 
 def test_one_plan_needs_no_table() -> None:
     assert list(lines(rows(Project.of_texts(setup(), {"a.yaml": pod("a", "1", "1", L4)})))) == []
+
+
+def test_shares_of_a_card_are_no_cards() -> None:
+    shared = pod("a", "1", "2", L4).replace("nvidia.com/gpu:", "nvidia.com/gpu.shared:")
+    texts = {"a.yaml": shared, "b.yaml": pod("b", "1", "1", L4)}
+    found = rows(Project.of_texts(setup(), texts))
+    assert [("L4", 1), ("L4, shares", 2)] == [(row.card, row.least) for row in found]

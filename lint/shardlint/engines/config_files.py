@@ -94,12 +94,17 @@ def named(format: ConfigFiles, words: Sequence[Text]) -> Text | None:
     return found[0] if len(found) == 1 else None
 
 
+COMMAND = "serve"
+"""A word between a launcher and the model: `trtllm-serve serve`."""
+
+
 def with_file(words: Sequence[Text], config: Sequence[Text]) -> tuple[Text, ...]:
     """The words of an engine, behind its launcher, with those of its file.
 
-    The model may stand first; the words of the file stand behind it.
+    The model may stand first, or second behind a command; the words of the file stand behind it.
     """
-    at = 1 if words and not (words[0].value or "-").startswith("-") else 0
+    at = 1 if words and words[0].value == COMMAND else 0
+    at += len(words) > at and not (words[at].value or "-").startswith("-")
     return (*words[:at], *config, *words[at:])
 
 

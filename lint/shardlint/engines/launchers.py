@@ -149,10 +149,33 @@ def bundled(image: str) -> bool:
     return bool(_any_of("bundles").search(repository(image)))
 
 
+def release_in_name(image: str) -> str | None:
+    """The release in the name of an image that has no tag: `...-cu121.2-1.ubuntu2204.py310`."""
+    match = _any_of("named_releases").search(image)
+    return next((group for group in match.groups() if group), None) if match else None
+
+
 def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
     """The image or a variable says that the engine runs on CPUs and needs no GPU."""
     named = any(re.search(pattern, (image or "").lower()) for pattern in _data()["cpu_images"])
     return named or not set(_data()["cpu_variables"]).isdisjoint(variables)
+
+
+def accelerator(
+    image: str | None, variables: Iterable[str], resources: Iterable[str]
+) -> str | None:
+    """The accelerator on which an engine runs other code than on GPUs of NVIDIA and AMD."""
+    named, names, units = (image or "").lower(), tuple(variables), tuple(resources)
+    for name, row in _data()["accelerators"].items():
+        if any(re.search(pattern, named) for pattern in row["images"]):
+            return str(name)
+        if _full(row["variables"], names) or _full(row["resources"], units):
+            return str(name)
+    return None
+
+
+def _full(patterns: Iterable[str], texts: Iterable[str]) -> bool:
+    return any(re.fullmatch(pattern, text) for text in texts for pattern in patterns)
 
 
 def repository(image: str) -> str:

@@ -61,6 +61,8 @@ RELEASE = "1.5.0"
 AS_READ = f"the operator does what its release {RELEASE} does"
 MULTIPROCESSING = "the operator that made the object is of release 1.0.0 or newer"
 
+EXECUTOR = "mp"
+"""What the operator adds for several nodes, whatever the arguments say."""
 EXECUTOR_NOTE = "nvidia.com/vllm-distributed-executor-backend"
 
 OPTIONS: Final[Mapping[str, str]] = {

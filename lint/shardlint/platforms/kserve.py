@@ -126,6 +126,7 @@ EXECUTOR = "multinode/executor-backend"
 """The annotation of the runtime's pods that chooses between the two: "mp" or Ray."""
 
 REPLICAS = ("autoscaling.knative.dev/minScale", "autoscaling.knative.dev/min-scale")
+ROLLING = "RollingUpdate"
 MAX_REPLICAS = ("autoscaling.knative.dev/maxScale", "autoscaling.knative.dev/max-scale")
 
 AUTOSCALER = "serving.kserve.io/autoscalerClass"

@@ -26,6 +26,10 @@ PROFILE = re.compile(r"([^:]+):(\d+)")
 POLICIES: Mapping[str, frozenset[str]] = MappingProxyType(
     {"LeastLoad": frozenset({"load"}), "PrefixHash": frozenset({"prefix", "load"})}
 )
+SURGE = 1
+"""Pods that an update starts before it stops an old one."""
+ROLLOUT = "KubeAI's own modelRollouts.surge is what its chart has"
+
 DEFAULT_POLICY = "LeastLoad"
 
 _CARD = re.compile(r"(?:nvidia|amd)-gpu-(.+)")

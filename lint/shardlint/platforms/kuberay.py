@@ -28,6 +28,9 @@ PASSED_OVER = re.compile(
 
 START_GPUS = "num-gpus"
 
+NEW_CLUSTER = "NewCluster"
+"""How a RayService is updated by default: a second cluster, then the first one is deleted."""
+
 BUILDERS = re.compile(r"ray\.serve\.llm\b.*")
 """Import paths of applications that Ray Serve LLM builds."""
 

@@ -30,6 +30,9 @@ RESOURCES: Mapping[str, str] = MappingProxyType({
 
 NO_DEVICE = "cpu"
 
+AT_ONCE = "`strategy` of the part with maxSurge: 0 and maxUnavailable: 1"
+"""How an update of a part's Deployment takes no more GPUs; the chart hands it on as it is."""
+
 MOUNT = "/model-cache"
 """Where the volume of the model is, unless `modelArtifacts.mountPath` says otherwise."""
 

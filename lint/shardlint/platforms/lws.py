@@ -16,6 +16,10 @@ from collections.abc import Mapping
 GROUP = "leaderworkerset.x-k8s.io"
 KIND = "LeaderWorkerSet"
 
+ROLLING = "rollingUpdateConfiguration"
+ROLLOUT = ("0", "1")
+"""maxSurge and maxUnavailable, in groups, where the set does not state them."""
+
 DEFAULT_SIZE = 1
 """Pods of a group where the object does not say how many."""
 

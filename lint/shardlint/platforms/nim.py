@@ -13,8 +13,6 @@ Sources: platforms, section 12; manifests, section 9; NVIDIA/k8s-nim-operator,
 
 from __future__ import annotations
 
-import re
-
 GROUP = "apps.nvidia.com"
 SERVICE = "NIMService"
 PIPELINE = "NIMPipeline"
@@ -22,9 +20,6 @@ CACHE = "NIMCache"
 
 DEFAULT_DEVICES = 1
 """GPUs of a service that asks for none, and whose cache names no tensor parallelism."""
-
-GPU_CLASS = re.compile(r"(gpu|mig)\.nvidia\.com")
-"""Classes of devices that are GPUs or slices of one."""
 
 ONE_PROFILE = "the profile that the cache names is the one that runs"
 AS_READ = "the operator does what it did at commit f63f74d"

@@ -1,12 +1,16 @@
-"""What the chart of the vLLM production stack makes of an entry of `modelSpec`.
+"""The vLLM production stack: what its chart makes of values, and its operator of a VLLMRuntime.
 
 The chart makes options of the keys of `vllmConfig`, with `extraArgs` behind them, and with
 `tensorParallelSize` a memory volume of 20Gi on /dev/shm. Its keys are ignored outside `vllmConfig`,
-and so is a `requestGPU` below 1.
+and so is a `requestGPU` below 1. The operator makes a Deployment, with an option for every switch
+that is off, and mounts /dev/shm only where `shmSize` is stated.
 
 Read in vllm-project/production-stack at a6c01db (chart 0.1.12): `helm/templates/
 {deployment-vllm-multi,ray-cluster,deployment-router}.yaml`, `_helpers.tpl`, `helm/values.yaml`.
 Before chart 0.1.11 any `raySpec` made a RayCluster, since then only one with `enabled: true`.
+The operator at the same commit: `operator/api/v1alpha1/{vllmruntime,vllmrouter}_types.go`,
+`operator/internal/controller/{vllmruntime,vllmrouter}_controller.go`; in its first weeks (5b7af2b)
+the sections of a VLLMRuntime but `model` were keys of `spec` itself.
 """
 
 from __future__ import annotations
@@ -52,6 +56,12 @@ PROBES: Mapping[str, Mapping[str, int]] = MappingProxyType({
 })  # fmt: skip
 """Probes of a Deployment's pods, as they are in the chart's own values."""
 
+AT_ONCE = "`servingEngineSpec.strategy` with maxSurge: 0 and maxUnavailable: 1"
+"""How an update takes no more GPUs: the chart's own strategy starts all new pods first."""
+
+RECREATE = "`deploymentStrategy: Recreate`"
+"""The same of a VLLMRuntime, which knows no numbers of its own."""
+
 ROUTING: Mapping[str, frozenset[str]] = MappingProxyType({
     "roundrobin": frozenset(),
     "session": frozenset({"session"}),
@@ -94,3 +104,71 @@ def ray_gpus(head: int, worker: int, workers: int) -> int:
 def ray_nodes(workers: int) -> int:
     """`replicaCount` counts the workers of a RayCluster; the head is one node more."""
     return workers + 1
+
+
+# ------------------------------------------------------------------------------ the operator
+
+GROUP = "production-stack.vllm.ai"
+RUNTIME, ROUTER = "VLLMRuntime", "VLLMRouter"
+
+SECTIONS: Mapping[str, frozenset[str]] = MappingProxyType({
+    "model": frozenset({
+        "modelURL", "hfTokenSecret", "enableLoRA", "enableTool", "toolCallParser", "maxModelLen",
+        "dtype", "maxNumSeqs", "chatTemplate",
+    }),
+    "vllmConfig": frozenset({
+        "enableChunkedPrefill", "enablePrefixCaching", "tensorParallelSize",
+        "gpuMemoryUtilization", "maxLoras", "extraArgs", "v1", "port", "env",
+    }),
+    "deploymentConfig": frozenset({
+        "replicas", "nodeSelectorTerms", "toleration", "deploymentStrategy", "runtimeClass",
+        "shmSize", "resources", "image", "podAnnotations", "sidecarConfig",
+    }),
+})  # fmt: skip
+"""Sections of a VLLMRuntime's spec, and the keys of each."""
+
+ELSEWHERE: Mapping[str, str] = MappingProxyType({
+    "pipelineParallelSize": "--pipeline-parallel-size",
+    "dataParallelSize": "--data-parallel-size",
+})  # fmt: skip
+"""Keys that a VLLMRuntime does not have, and the options that `extraArgs` can hold instead."""
+
+RUNTIME_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("model", "maxModelLen", "--max-model-len"),
+    ("model", "dtype", "--dtype"),
+    ("vllmConfig", "tensorParallelSize", "--tensor-parallel-size"),
+    ("model", "maxNumSeqs", "--max-num-seqs"),
+    ("vllmConfig", "gpuMemoryUtilization", "--gpu-memory-utilization"),
+    ("vllmConfig", "maxLoras", "--max-loras"),
+)
+"""Section, key and option, in the order of the command; 0 and an empty word are left out."""
+
+SWITCHES: Mapping[str, str] = MappingProxyType({
+    "enableChunkedPrefill": "enable-chunked-prefill",
+    "enablePrefixCaching": "enable-prefix-caching",
+})  # fmt: skip
+"""Keys of `vllmConfig` that are told to the engine either way: unless they are on, they are off."""
+
+RUNTIME_PROBES: Mapping[str, Mapping[str, int]] = MappingProxyType({
+    "startupProbe": {"initialDelaySeconds": 120, "periodSeconds": 20, "failureThreshold": 100},
+    "livenessProbe": {"initialDelaySeconds": 10, "periodSeconds": 20, "failureThreshold": 10},
+    "readinessProbe": {"initialDelaySeconds": 10, "periodSeconds": 20, "failureThreshold": 10},
+})  # fmt: skip
+
+CONNECTORS = {True: "LMCacheConnectorV1", False: "LMCacheConnector"}
+"""The connector of LMCache, with and without `v1`."""
+
+SHM_SINCE = "the operator reads shmSize: it does from the end of July 2026 on"
+DEFAULT_RUNTIME_CLASS = "nvidia"
+
+
+def selector(text: str) -> Mapping[str, str] | None:
+    """The labels of a selector such as "app=a,model=b"; None where it is more than equalities."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        value = value.removeprefix("=")
+        if not equals or name.strip().endswith("!") or not name.strip():
+            return None
+        found[name.strip()] = value.strip()
+    return MappingProxyType(found)

@@ -47,6 +47,18 @@ _BETWEEN = re.compile(r"(?:[ \t\n;&]|#[^\n]*)*")
 _KEYWORDS = frozenset({"{", "!", "then", "do", "else"})
 
 
+SURE, AFTER, PERHAPS = 0, 1, 2
+"""A command runs; it does where what stands before it succeeds; it hangs on a test."""
+
+TESTS = frozenset(
+    {"[", "[[", "test", "false", "grep", "egrep", "pgrep", "command", "which", "type", "nvidia-smi"}
+)
+"""Commands that are run for their answer."""
+
+ENDLESS = ("true", ":", "[ 1 ]", "[ true ]", "[[ true ]]", "((1))", "false")
+"""Conditions of loops that run until they are left: `while true`, `until false`."""
+
+
 @record
 class Command:
     """A simple command; several stand in the order in which they run.
@@ -55,7 +67,8 @@ class Command:
     `--name=` is a word of its own, without `=`. `env` are the variables in force, those before the
     command included; only the `exported` ones reach the process. `origin` is all of it, from the
     first character to the last. `conditional`: it stands in a branch, loop or function, or behind
-    `&&` or `||`. `sourced`: a file that was read before it, and that can set more variables.
+    `&&` or `||`; `branch`: whether it runs hangs on a test, or nothing that is seen leads to it.
+    `sourced`: a file that was read before it, and that can set more variables.
     """
 
     argv: tuple[Text, ...]
@@ -64,6 +77,7 @@ class Command:
     origin: Origin
     conditional: bool
     sourced: str | None = None
+    branch: bool = False
 
 
 @dataclass(slots=True)
@@ -85,35 +99,36 @@ class Reader:
         self.called: set[str] = set()
         self.setter = Setter(self.shell)
         self.done = 0
+        self.apart, self.ended = 0, False
 
-    def read(self, conditional: bool = False, depth: int = 0) -> None:
+    def read(self, doubt: int = SURE, depth: int = 0) -> None:
         text = self.shell.text
         if len(text) > MAX_SCRIPT:
             return
         self.run.work.spend(len(text))
         self.tree = Tree(text)
         if self.tree.root is not None:
-            self._walk(self.tree.root, conditional, depth)
+            self._walk(self.tree.root, doubt, depth)
         while pending := [name for name in self.functions if name not in self.called]:
             lost = f"the arguments of {pending[0]} are not known"
-            self._enter(pending[0], Arguments(lost=lost), self.shell.scope, depth)
+            self._enter(pending[0], Arguments(lost=lost), self.shell.scope, PERHAPS, depth)
 
     # statements --------------------------------------------------------------------------------
 
-    def _walk(self, node: Node, conditional: bool, depth: int) -> None:
+    def _walk(self, node: Node, doubt: int, depth: int) -> None:
         if depth > MAX_BLOCKS:
             return
         kind, depth = node.type, depth + 1
         if kind in SIMPLE:
-            self._simple(node, conditional, depth)
+            self._simple(node, doubt, depth)
         elif kind in GROUPS:
-            self._group(node, conditional, depth)
+            self._group(node, doubt, depth)
         elif kind == "list":
-            self._chain(node, conditional, depth)
+            self._chain(node, doubt, depth)
         elif kind == "subshell":
-            self._apart([node.named_children], conditional, depth)
+            self._apart([node.named_children], doubt, depth)
         elif kind == "pipeline":
-            self._apart([[child] for child in node.named_children], conditional, depth)
+            self._apart([[child] for child in node.named_children], doubt, depth)
         elif kind in ("if_statement", "case_statement"):
             self._branches(arms(node), "in a branch", depth)
         elif kind == "ERROR":
@@ -123,41 +138,65 @@ class Reader:
         elif kind == "function_definition":
             self._define(node)
 
-    def _group(self, node: Node, conditional: bool, depth: int) -> None:
+    def _group(self, node: Node, doubt: int, depth: int) -> None:
         if node.children and node.children[0].type == "((":
             self._forget_assigned(node, "by arithmetic")
             return
-        conditional = conditional or node.child_by_field_name("operator") is not None
+        if node.child_by_field_name("operator") is not None:
+            doubt = max(doubt, AFTER)
         for child in node.named_children:
-            self._walk(child, conditional, depth)
+            self._walk(child, doubt, depth)
 
-    def _chain(self, node: Node, conditional: bool, depth: int) -> None:
+    def _chain(self, node: Node, doubt: int, depth: int) -> None:
         first, others = chain(node)
-        self._walk(first, conditional, depth)
+        caught = any(test == "||" and not self._gives_up(part) for test, part in others)
+        self._walk(first, PERHAPS if caught else doubt, depth)
         before = self.shell.scope.copy()
         for test, part in others:
             if test == "||":  # what an `&&` before it sets may not have happened
                 self._settle(before, [self.shell.scope.copy()], "in a branch")
-            self._walk(part, True, depth)
+            hangs = PERHAPS if test == "||" or self._tests(first) else AFTER
+            doubt = max(doubt, hangs)
+            self._walk(part, doubt, depth)
+            first = part
         self._settle(before, [self.shell.scope.copy()], "in a branch")
 
-    def _apart(self, groups: Iterable[Iterable[Node]], conditional: bool, depth: int) -> None:
+    def _tests(self, node: Node) -> bool:
+        """A command that is run for its answer, and not for what it does."""
+        words = self._text(node).split(None, 1)
+        return not words or words[0] in TESTS or words[0].startswith(("!", "((", "[["))
+
+    def _gives_up(self, node: Node) -> bool:
+        """What runs after a failure starts nothing in its place."""
+        text = self._text(node)
+        return bool(re.match(r"(true|:|echo|printf|exit|return|sleep|kill)\b|:", text)) or bool(
+            re.search(r"\b(exit|return)\b", text)
+        )
+
+    def _text(self, node: Node) -> str:
+        return self.shell.text[self.tree.start(node) : self.tree.end(node)]
+
+    def _apart(self, groups: Iterable[Iterable[Node]], doubt: int, depth: int) -> None:
         """Statements of subshells: what they set is gone afterwards."""
         scope = self.shell.scope
+        self.apart += 1
         for group in groups:
             self.shell.scope = scope.copy()
             for node in group:
-                self._walk(node, conditional, depth)
+                self._walk(node, doubt, depth)
+        self.apart -= 1
         self.shell.scope = scope
 
-    def _branches(self, groups: Iterable[Iterable[Node]], how: str, depth: int) -> None:
+    def _branches(
+        self, groups: Iterable[Iterable[Node]], how: str, depth: int, doubt: int = PERHAPS
+    ) -> None:
         """Alternatives, of which each starts from the same scope."""
         scope = self.shell.scope
         ends: list[Scope] = []
         for group in groups:
             self.shell.scope = scope.copy()
             for node in group:
-                self._walk(node, True, depth)
+                self._walk(node, doubt, depth)
             ends.append(self.shell.scope)
         self.shell.scope = scope
         self._settle(scope.copy(), ends, how)
@@ -167,7 +206,13 @@ class Reader:
         self._forget_assigned(node, "in a loop")
         body = node.child_by_field_name("body")
         one_turn = node.named_children if node.type == "while_statement" else [body]
-        self._branches([[child for child in one_turn if child]], "in a loop", depth)
+        once = node.type != "while_statement" or self._endless(node)
+        turn = [child for child in one_turn if child]
+        self._branches([turn], "in a loop", depth, AFTER if once else PERHAPS)
+
+    def _endless(self, node: Node) -> bool:
+        condition = node.child_by_field_name("condition")
+        return condition is not None and self._text(condition).strip(" ;") in ENDLESS
 
     def _forget_assigned(self, node: Node, how: str) -> None:
         scope = self.shell.scope
@@ -197,24 +242,24 @@ class Reader:
     def _define(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
-            text = self.shell.text[self.tree.start(name) : self.tree.end(name)]
-            self.functions.setdefault(text, []).append(body)
+            self.functions.setdefault(self._text(name), []).append(body)
 
-    def _enter(self, name: str, arguments: Arguments, scope: Scope, depth: int) -> None:
+    def _enter(self, name: str, arguments: Arguments, scope: Scope, doubt: int, depth: int) -> None:
         """Read the body of a function as it is called."""
         self.called.add(name)
         if self.calls >= MAX_CALLS:
             return
         outer, done, local = self.shell.scope, self.done, self.setter.local
         start = replace(scope.copy(), arguments=arguments)
-        ends = [self._body(body, start, depth) for body in self.functions[name]]
+        doubt = max(doubt, AFTER)
+        ends = [self._body(body, start, doubt, depth) for body in self.functions[name]]
         self.shell.scope, self.done, self.setter.local = outer, done, local
         self._settle(start, ends, "in a function")
 
-    def _body(self, body: Node, start: Scope, depth: int) -> Scope:
+    def _body(self, body: Node, start: Scope, doubt: int, depth: int) -> Scope:
         self.shell.scope, self.done, self.setter.local = start.copy(), 0, set()
         self.calls += 1
-        self._walk(body, True, depth)
+        self._walk(body, doubt, depth)
         self.calls -= 1
         end = replace(self.shell.scope, arguments=start.arguments)
         for name in self.setter.local:
@@ -225,7 +270,7 @@ class Reader:
 
     # simple commands ---------------------------------------------------------------------------
 
-    def _simple(self, node: Node, conditional: bool, depth: int) -> None:
+    def _simple(self, node: Node, doubt: int, depth: int) -> None:
         """One command, or several lines that the tree takes for one."""
         at, end = self.tree.start(node), self.tree.end(node)
         while self.done <= at < end:
@@ -234,13 +279,13 @@ class Reader:
             except ScanError:
                 return
             self.done = max(simple.stop, at + 1)
-            self._read(simple, conditional, depth)
+            self._read(simple, doubt, depth)
             between = _BETWEEN.match(self.shell.text, self.done)
             at = between.end() if between else end
             if self.shell.text.startswith((")", "|"), at):
                 return
 
-    def _read(self, simple: Simple, conditional: bool, depth: int) -> None:
+    def _read(self, simple: Simple, doubt: int, depth: int) -> None:
         words = list(simple.words)
         while words and self.setter.written(words[0]) in _KEYWORDS:
             del words[0]
@@ -256,7 +301,7 @@ class Reader:
             scope = self._with(before)
             origin = self.shell.origin(simple.start, simple.end)
             if expanded:
-                self.start(expanded, origin, conditional, depth, scope)
+                self.start(expanded, origin, doubt, depth, scope)
 
     def _with(self, assignments: list[RawWord]) -> Scope:
         """The scope of one command with assignments before it."""
@@ -270,20 +315,25 @@ class Reader:
         return inner
 
     def start(
-        self, words: list[Word], origin: Origin, conditional: bool, depth: int, scope: Scope
+        self, words: list[Word], origin: Origin, doubt: int, depth: int, scope: Scope
     ) -> None:
         """A command with its words: a script in it is read instead of it."""
         argv = tuple(self.shell.text_of(word) for word in words)
         name = argv[0].value or ""
+        doubt = PERHAPS if self.ended else doubt
+        if not (doubt or self.apart) and (name == "exit" or (name == "exec" and argv[1:])):
+            self.ended = True
         if self.calls < MAX_CALLS and (
-            self._eval(name, words, conditional, depth, scope)
-            or self._nested(words, argv, conditional, depth, scope)
+            self._eval(name, words, doubt, depth, scope)
+            or self._nested(words, argv, doubt, depth, scope)
         ):
             return
         variables, exported, sourced = scope.texts(), scope.exported(), scope.setting()
-        self._found(Command(argv, variables, exported, origin, conditional, sourced))
+        self._found(
+            Command(argv, variables, exported, origin, doubt > SURE, sourced, doubt > AFTER)
+        )
         if name in self.functions:
-            self._enter(name, Arguments(argv[1:]), scope, depth)
+            self._enter(name, Arguments(argv[1:]), scope, doubt, depth)
         else:
             self._take_effect(name, argv)
 
@@ -322,9 +372,7 @@ class Reader:
 
     # scripts in commands -----------------------------------------------------------------------
 
-    def _eval(
-        self, name: str, words: list[Word], conditional: bool, depth: int, scope: Scope
-    ) -> bool:
+    def _eval(self, name: str, words: list[Word], doubt: int, depth: int, scope: Scope) -> bool:
         """Read the words of `eval` as a script in the same scope."""
         if name != "eval" or not _any_known(words[1:]):
             return False
@@ -332,7 +380,7 @@ class Reader:
         scope.variables.update(holes)
         scope.holes |= holes.keys()
         reader = Reader(self.run, script, self.shell.file, scope, self.calls + 1)
-        reader.read(conditional, depth)
+        reader.read(doubt, depth)
         scope.holes -= holes.keys()
         for hole in holes:
             scope.variables.pop(hole, None)
@@ -342,7 +390,7 @@ class Reader:
         self,
         words: list[Word],
         argv: tuple[Text, ...],
-        conditional: bool,
+        doubt: int,
         depth: int,
         scope: Scope,
     ) -> bool:
@@ -362,7 +410,7 @@ class Reader:
         holes = frozenset(variables)
         sourced = self.shell.scope.sourced
         inner = Scope({**environment, **added, **variables}, arguments, name, sourced, holes)
-        Reader(self.run, script, file, inner, self.calls + 1).read(conditional, depth)
+        Reader(self.run, script, file, inner, self.calls + 1).read(doubt, depth)
         return True
 
     def _script(self, words: Sequence[Word]) -> tuple[Mapped, dict[str, Variable]]:

@@ -36,12 +36,14 @@ NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces")
 
 SHARES = re.compile(
     r"nvidia\.com/gpu\..+|nvidia\.com/gpu(mem|cores)\b.*|volcano\.sh/(v?gpu)-.*|"
-    r".*/(v?gpu-?mem\w*|gpumem|vgpu\w*|sgpu|vmlu)$",
+    r"gpu\.intel\.com/(millicores|memory\.max|tiles)|"
+    r".*/(v?gpu-?mem\w*|gpumem|vgpu\w*|[\w.-]+-vgpu|sgpu|vmlu)$",
     re.IGNORECASE,
 )
 """Resources of which one unit is a share of a card, or that turn the cards beside into shares."""
 
 SHARE_NOTES = ("gpu-fraction", "gpu-memory")
+SHARE_COUNT = "gpu-fraction-num-devices"
 PACKING_NOTES = re.compile(
     r"leaderworkerset\.sigs\.k8s\.io/(subgroup-)?exclusive-topology|"
     r"kueue\.x-k8s\.io/podset-(required|preferred|slice-required)-topology|"
@@ -327,6 +329,8 @@ def _device_kind(pod: Pod, container: Node) -> Known[str]:
             return Known.of("shared", key.origin)
         if found.is_unset and re.fullmatch(r"nvidia\.com/mig-.+", name):
             found = Known.of("mig", key.origin)
+        elif found.is_unset and re.fullmatch(r"aws\.amazon\.com/neuron(?!core).*", name):
+            found = Known.of("neuron", key.origin)
         elif found.is_unset and re.fullmatch(r"[\w.]+/gpu", name) and value.value != "0":
             found = Known.of("gpu", key.origin)
     for note in SHARE_NOTES:

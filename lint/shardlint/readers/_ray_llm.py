@@ -79,7 +79,7 @@ class Config:
         host = replace(
             host,
             placement=placement,
-            fleet=fleet,
+            fleet=self.place.renewed(fleet),
             role=self.role,
             anchors=(*host.anchors, self.item.span),
             effective={"executor": self._executor()},

@@ -47,7 +47,7 @@ class Own:
         host = replace(
             host,
             placement=replace(placement, capacity=Known.unset()),
-            fleet=fleet,
+            fleet=self.place.renewed(fleet),
             effective={"executor": Known.unknown(why)},
             release=self._release(),
             sites={**host.sites, **more, **devices},

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from shardlint.known import Known
 from shardlint.plan import Device, Fleet, Placement, Site
+from shardlint.platforms import kuberay
 from shardlint.plugins import ReadContext
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import Host
@@ -80,6 +81,19 @@ class Place:
             device_ids=Known.unset(),
             scheduled=False,
         )
+
+    def renewed(self, fleet: Fleet) -> Fleet:
+        """A RayService is updated by a second cluster, unless it says otherwise."""
+        owner = self.owner
+        if owner is None or self.cluster is None or owner.kind != "RayService":
+            return fleet
+        strategy = owner.node.get("spec", "upgradeStrategy")
+        kind = strategy.get("type") if strategy is not None else None
+        if kind is not None and kind.value != kuberay.NEW_CLUSTER:
+            return fleet
+        at = kind if kind is not None else (owner.node.get("kind") or owner.node)
+        second = Known.of(1, at.origin, how="derived")
+        return replace(fleet, surge=second, renewed=True, at_once="`upgradeStrategy: {type: None}`")
 
     def groups(self, wanted: Known[Device], context: ReadContext) -> tuple[Group, ...]:
         """Groups with devices; of several, those whose card can be the one that is asked for."""

@@ -7,7 +7,6 @@ Read in vllm-project/production-stack at a6c01db: `helm/values.yaml`, `src/vllm_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from shardlint.known import Known, Text
 from shardlint.plan import Offer, Refusal, Refused, Router, ServingPlan
@@ -50,12 +49,14 @@ def of_object(node: Node, path: str) -> Iterator[Router]:
         return
     owner = Owner(node=node, kind="VLLMRouter", path=path)
     place = spec.pair(LOGIC)
-    origin = place[0].origin if place is not None else spec.origin
-    labels = spec.string("k8sLabelSelector") or ""
-    rows = (part.partition("=") for part in labels.split(",") if part.count("=") == 1)
+    name = node.get("metadata", "name")
+    origin = place[1].origin if place is not None else (name or node).origin
+    found = spec.string("serviceDiscovery") in (None, "k8s")
+    labels = chart.selector(spec.string("k8sLabelSelector") or "") if found else None
     yield _router(
-        node, spec, f"{path}/spec", "production-stack-crd", owner.name or "VLLMRouter", origin,
-        selector={key.strip(): value.strip() for key, _, value in rows},
+        node, spec, f"{path}/spec", "production-stack-router",
+        "/".join(part for part in (owner.namespace, owner.name) if part) or "router", origin,
+        selector=labels if _policy(place).only in chart.ROUTING else None,
         namespace=owner.namespace, suppressed=owner.suppressed(), anchors=(node.span,),
     )  # fmt: skip
 
@@ -69,7 +70,7 @@ def _router(
     origin: Origin,
     *,
     backends: tuple[str, ...] = (),
-    selector: dict[str, str] | None = None,
+    selector: Mapping[str, str] | None = None,
     namespace: str | None = None,
     suppressed: Mapping[str, Origin] | None = None,
     anchors: tuple[Span, ...] = (),
@@ -95,7 +96,7 @@ def _router(
         sure=policy.only in chart.ROUTING,
         engines=True,
         backends=backends,
-        selector=MappingProxyType(selector or {}),
+        selector=selector or {},
         state="process" if policy.only == "prefixaware" else None,
         replicas=integer(spec.get("replicaCount") or spec.get("replicas"))
         if spec is not None else Known.unset(),

@@ -43,6 +43,7 @@ from shardlint.readers.srt_slurm import SrtSlurmReader
 from shardlint.readers.systemd import SystemdReader
 from shardlint.readers.traefik import TraefikReader
 from shardlint.readers.trtllm_disagg import TrtllmDisaggReader
+from shardlint.readers.vllmruntime import VLLMRuntimeReader
 
 
 @hookimpl
@@ -54,6 +55,7 @@ def shardlint_readers() -> Iterable[Reader]:
         HelmValuesReader(),
         LlmdReader(),
         ProductionStackReader(),
+        VLLMRuntimeReader(),
         LeaderWorkerSetReader(),
         KnativeReader(),
         KthenaReader(),

@@ -23,7 +23,7 @@ from shardlint.readers.docker import (
 )
 from shardlint.readers.edits import EntrySite, RefusedSite, SizeSite, TextSite
 from shardlint.readers.holes import Holes, concat
-from shardlint.readers.named_files import bound, on_host
+from shardlint.readers.named_files import bound, on_host, scripts_in, written
 from shardlint.readers.plans import (
     Host,
     absorbed,
@@ -81,7 +81,9 @@ class _Service:
         env = self.environment(holes)
         entrypoint = self.words("entrypoint", holes)
         argv = (*(entrypoint or ()), *(self.command(holes) or ()))
-        find = bound(tuple(self.mounts()), on_host(self.node.source, context.files))
+        scripts = scripts_in(self.node.get("entrypoint"), self.node.get("command"))
+        outside = bound(tuple(self.mounts()), on_host(self.node.source, context.files))
+        find = written(scripts, outside)
         started = processes(argv, env, self.argv_origin(), find)
         host = around(replace(self.host(env, holes), find=find), started, elsewhere)
         plans: list[ServingPlan] = []

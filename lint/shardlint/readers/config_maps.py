@@ -1,21 +1,15 @@
-"""ConfigMaps of the run: variables of containers, and files that are mounted in them.
-
-A ConfigMap is the one of the same file, else of the same folder, else the only one of its name
-among the files that are linted together. Where several could be meant, none is taken.
-"""
+"""ConfigMaps of the run: variables of containers, and files that are mounted in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
-from posixpath import dirname, join, normpath
+from posixpath import join, normpath
 
 from shardlint.known import Text
 from shardlint.plugins import ReadContext
 from shardlint.readers.named_files import NamedFile
-from shardlint.readers.objects import Object, elsewhere, objects, siblings
-from shardlint.readers.yaml_files import read_yaml
-from shardlint.readers.yaml_tree import Node, placeholder
+from shardlint.readers.named_objects import NamedObjects
+from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Source
 
@@ -29,16 +23,13 @@ class ConfigMaps:
     context: ReadContext
 
     @cached_property
-    def _found(self) -> dict[str, Node | None]:
-        return {}
+    def _objects(self) -> NamedObjects:
+        return NamedObjects("ConfigMap", self.source, self.namespace, self.context)
 
     def get(self, name: str) -> Node | None:
         """The `data` of a ConfigMap; None where it is not among the files, or not certain."""
-        if not name or placeholder(name):
-            return None
-        if name not in self._found:
-            self._found[name] = self._look_up(name)
-        return self._found[name]
+        found = self._objects.get(name)
+        return found.get("data") if found is not None else None
 
     def entry(self, name: str, key: str) -> Node | None:
         data = self.get(name)
@@ -47,34 +38,7 @@ class ConfigMaps:
 
     def is_open(self, name: str) -> bool:
         """Whether it has more entries than could be read."""
-        return any(item.open for item in self._near(name))
-
-    def _near(self, name: str) -> list[Object]:
-        found = siblings(self.context, "ConfigMap")
-        return [item for item in found if self._is(item.node, name)]
-
-    def _look_up(self, name: str) -> Node | None:
-        own = [item.node for item in self._near(name)] or list(self._in(self.source, name))
-        if own:
-            return own[0].get("data") if len(own) == 1 else None
-        found = elsewhere(self.context, "ConfigMap", word=name)
-        others = [item.node for item in found if self._is(item.node, name)]
-        folder = dirname(self.source.name)
-        near = [node for node in others if dirname(node.source.name) == folder] or others
-        return near[0].get("data") if len(near) == 1 else None
-
-    def _in(self, source: Source, name: str) -> Iterator[Node]:
-        """Those of the file itself, where it is no file of objects."""
-        if self.context.siblings or name not in source.text or "ConfigMap" not in source.text:
-            return
-        for root in read_yaml(source)[0]:
-            yield from (node for node, _ in objects(root, "") if self._is(node, name))
-
-    def _is(self, node: Node, name: str) -> bool:
-        if node.string("kind") != "ConfigMap" or node.string("metadata", "name") != name:
-            return False
-        theirs = node.string("metadata", "namespace")
-        return None in (theirs, self.namespace) or theirs == self.namespace
+        return any(item.open for item in self._objects.near(name))
 
 
 # ---------------------------------------------------------------------------------- variables

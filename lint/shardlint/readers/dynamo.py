@@ -35,6 +35,7 @@ from shardlint.readers.pods import (
     devices,
     environment,
     holes_of,
+    of_units,
 )
 from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node, integer
@@ -364,12 +365,15 @@ def _devices(of: Component) -> tuple[Known[Any], Origin | None]:
     if found is not None:
         if kind is not None and not RESOURCES.match(kind.value):
             return Known.unknown(f"{kind.value} does not count devices", kind.origin), None
-        return integer(found), found.origin if kind is None else None
+        count = integer(found)
+        if kind is not None:
+            return of_units(count, kind.value), None
+        return count, found.origin
     for row in rows:
         custom = row.get("custom") if row is not None else None
         for key, value in custom.entries() if custom is not None else ():
             if RESOURCES.match(key.value):
-                return integer(value), None
+                return of_units(integer(value), key.value), None
     claims = of.node.get("resources", "claims")
     if claims is not None:
         return Known.unknown("the devices come from a resource claim", claims.origin), None
@@ -463,11 +467,15 @@ def _joined(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
 
 
 def _by_itself(plan: ServingPlan) -> bool:
-    """The command line says itself how the pods are joined."""
+    """The command line says itself how the pods are joined.
+
+    The executor that the operator adds for several nodes says nothing of them by itself.
+    """
     layout = plan.layout
-    stated = (layout.nnodes, layout.executor, layout.dp_local, layout.dp_rank)
+    stated = (layout.nnodes, layout.dp_local, layout.dp_rank)
     joined = any(flag.flag in dynamo.JOINING for flag in plan.flags)
-    return joined or not all(fact.is_unset for fact in stated)
+    added = layout.executor.is_unset or layout.executor.only == dynamo.EXECUTOR
+    return joined or not added or not all(fact.is_unset for fact in stated)
 
 
 def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
@@ -496,11 +504,10 @@ def _over_nodes(plan: ServingPlan, of: Component) -> ServingPlan:
     if asked == "ray":
         return _effective(plan, executor=_derived("ray"))
     count = plan.placement.pods_per_group.map(lambda value: value, "derived")
-    if asked != "mp":
+    if asked != dynamo.EXECUTOR:
         count = count.assuming(dynamo.MULTIPROCESSING)
-    return _effective(
-        plan, nnodes=count.assuming(dynamo.AS_READ), executor=_derived("mp", count.assumes)
-    )
+    executor = _derived(dynamo.EXECUTOR, count.assumes)
+    return _effective(plan, nnodes=count.assuming(dynamo.AS_READ), executor=executor)
 
 
 def _derived(value: Any, assumes: frozenset[str] = frozenset()) -> Known[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Remark, ServingPlan, Site
 from shardlint.plugins import ReadContext
+from shardlint.readers.claims import Claims
 from shardlint.readers.edits import JointSite
 from shardlint.readers.plans import EDITABLE
 from shardlint.readers.pods import Owner, added, container_plans, devices, pod_plans
@@ -49,9 +50,10 @@ class Template:
         node, path = self.container
         return tuple(container_plans(self.owner, self.spec, node, path, context))
 
-    def devices(self) -> Known[int]:
+    def devices(self, context: ReadContext) -> Known[int]:
         """Devices of all containers of a pod together, where each number is known."""
-        counts = [devices(item)[0] for item in self._containers()]
+        claims = Claims(self.spec, self.spec.source, self.owner.namespace, context)
+        counts = [devices(item, claims)[0] for item in self._containers()]
         asked = [count for count in counts if not count.is_unset]
         if not asked:
             return Known.unknown("the pod asks for no devices")
@@ -75,7 +77,7 @@ def group_plans(
     leaders = leader.plans(context)
     workers = worker.plans(context) if worker is not None and size.only != 1 else ()
     if len(leaders) == 1 and all(_part_of(leaders[0], other) for other in workers):
-        total = _devices(leader, worker or leader, size)
+        total = _devices(leader, worker or leader, size, context)
         joined = _joined(leaders[0], workers)
         if worker is not None and not workers and size.only != 1:
             joined = _with_others(joined, worker)
@@ -185,12 +187,14 @@ def _in_group(plan: ServingPlan, total: Known[int]) -> ServingPlan:
     return replace(plan, placement=replace(placement, group_devices=total))
 
 
-def _devices(leader: Template, worker: Template, size: Known[int]) -> Known[int]:
+def _devices(
+    leader: Template, worker: Template, size: Known[int], context: ReadContext
+) -> Known[int]:
     """Devices of all pods of a group."""
-    own = leader.devices()
+    own = leader.devices(context)
     if size.only == 1:
         return own if not own.is_known else replace(own, origin=size.origin, how="derived")
-    return combine(_together, size, own, worker.devices())
+    return combine(_together, size, own, worker.devices(context))
 
 
 def _together(size: int, leader: int, worker: int) -> int:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known
-from shardlint.plan import Fleet, ServingPlan
+from shardlint.plan import Fleet, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import llmd, production_stack
 from shardlint.readers.keyed import key_sites
@@ -78,30 +78,38 @@ def values(root: Node, path: str, context: ReadContext, named: bool = True) -> R
     pods = root.get("containers")  # a fragment of a pod, and read as one
     plans = [
         plan
-        for node, where in _maps(root, path, 0)
+        for node, where, counted in _maps(root, path, 0, None)
         if pods is None or not any(node is item for item in pods.items)
         if named or _has_gpus(node.get("resources"))
-        for plan in _plans(node, where, context, node is root)
+        for plan in _plans(node, where, context, node is root, counted)
     ]
     return ReadResult(plans=tuple(numbered(plans)))
 
 
-def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
-    """The map and all maps below it, but for Kubernetes objects."""
+def _maps(
+    node: Node, path: str, depth: int, counted: Node | None
+) -> Iterator[tuple[Node, str, Node | None]]:
+    """The map and all maps below it, but for Kubernetes objects.
+
+    With each the nearest map that says how many replicas there are: itself, or one around it.
+    """
     repeated = node.alias and node.source.text.startswith("*", node.span.start)
     if repeated or depth > MAX_DEPTH:
         return
     if node.kind == "map":
         if node.get("kind") is not None and node.get("apiVersion") is not None:
             return
-        yield node, path
+        counted = node if _replicas(node) else counted
+        yield node, path, counted
     for key, value in node.entries():
-        yield from _maps(value, f"{path}/{key.value}", depth + 1)
+        yield from _maps(value, f"{path}/{key.value}", depth + 1, counted)
     for at, item in enumerate(node.items):
-        yield from _maps(item, f"{path}/{at}", depth + 1)
+        yield from _maps(item, f"{path}/{at}", depth + 1, counted)
 
 
-def _plans(node: Node, path: str, context: ReadContext, top: bool) -> Iterator[ServingPlan]:
+def _plans(
+    node: Node, path: str, context: ReadContext, top: bool, counted: Node | None
+) -> Iterator[ServingPlan]:
     """Its command and arguments as those of a container, else each command line in it."""
     image = node.get("image")
     parts = [node.get(key) for key in ("command", "args")]
@@ -109,13 +117,14 @@ def _plans(node: Node, path: str, context: ReadContext, top: bool) -> Iterator[S
     if lists and top and (image is None or image.kind == "scalar"):
         return  # a fragment of a pod looks the same, and is read as one
     if lists:
-        yield from _container(node, path, context, (("command", parts[0]), ("args", parts[1])))
+        words = (("command", parts[0]), ("args", parts[1]))
+        yield from _container(node, path, context, words, counted)
     for key, value in node.entries():
         written = any(value is part for part in lists)
         if written or not _LAUNCH.search(_text(value)):
             continue
         what = "args" if value.kind == "scalar" else "command"
-        yield from _container(node, f"{path}/{key.value}", context, ((what, value),))
+        yield from _container(node, f"{path}/{key.value}", context, ((what, value),), counted)
 
 
 def _text(node: Node) -> str:
@@ -126,7 +135,11 @@ def _text(node: Node) -> str:
 
 
 def _container(
-    node: Node, path: str, context: ReadContext, words: tuple[tuple[str, Node | None], ...]
+    node: Node,
+    path: str,
+    context: ReadContext,
+    words: tuple[tuple[str, Node | None], ...],
+    counted: Node | None,
 ) -> Iterator[ServingPlan]:
     script = len(words) == 1 and words[0][0] == "args"
     like = key_of(node, path.rpartition("/")[2])
@@ -146,11 +159,11 @@ def _container(
         path=path,
         title=path.rpartition("/")[2] if script else node.string("name") or "values",
         whole=False,
-        fleet=_fleet(node),
+        fleet=_fleet(node, counted or node),
         nodes=one.assuming("the chart runs the engine in one pod"),
         command=(added("bash", like), added("-c", like)) if script else (),
         placement=_UNSEEN,
-        sites=key_sites(node, {"replicas": _replicas(node) or "replicaCount"}),
+        sites=_counted_sites(counted or node),
     )
     pod = mapping(node, ((key, node.get(key)) for key in ("nodeSelector", "affinity")))
     for plan in container_plans(owner, pod, own, path, context):
@@ -210,8 +223,16 @@ def _replicas(node: Node) -> str | None:
     return next((key for key in ("replicaCount", "replicas") if node.get(key) is not None), None)
 
 
-def _fleet(node: Node) -> Fleet:
-    scaled = node.get("autoscaling", "enabled")
-    if scaled is not None and truthy(scaled):
-        return Fleet(replicas=Known.unknown("an autoscaler decides", scaled.origin))
-    return Fleet(replicas=integer(node.get(_replicas(node) or "replicaCount")))
+def _counted_sites(node: Node) -> Mapping[str, Site]:
+    return key_sites(node, {"replicas": _replicas(node) or "replicaCount"})
+
+
+def _fleet(node: Node, counted: Node) -> Fleet:
+    """The replicas that are told in the same map as the engine, or in one around it."""
+    for scaled in (node.get("autoscaling", "enabled"), counted.get("autoscaling", "enabled")):
+        if scaled is not None and truthy(scaled):
+            return Fleet(replicas=Known.unknown("an autoscaler decides", scaled.origin))
+    found = integer(counted.get(_replicas(counted) or "replicaCount"))
+    if counted is node:
+        return Fleet(replicas=found)
+    return Fleet(replicas=found.assuming("the replicas around the container are its own"))

@@ -16,19 +16,29 @@ from shardlint.source import Mapped, Source, Span
 def inner_yaml(node: Node) -> list[Node]:
     """The documents in the text of a scalar, placed in the outer file; raises YamlError."""
     mapped = node.text().mapped
-    if mapped is None:
-        return []
+    return [] if mapped is None else _documents(mapped, node.source, is_literal(node, mapped))
+
+
+def _documents(mapped: Mapped, source: Source, literal: bool) -> list[Node]:
     try:
-        roots = documents(Source(node.source.name, mapped.text))
+        roots = documents(Source(source.name, mapped.text))
     except YamlError as error:
         raise YamlError(str(error), _placed(mapped, error.span)) from None
-    literal = _literal(node, mapped)
     for inner in list(nodes_of(roots)):
         inner.span = _placed(mapped, inner.span)
-        inner.source = node.source
+        inner.source = source
         # A node of an alias is one that shows its place and is not edited there.
         inner.alias = inner.alias or not literal
     return roots
+
+
+def part_of(mapped: Mapped, source: Source, literal: bool) -> Node | None:
+    """The map or list that a part of a text holds as YAML; None where it holds none."""
+    try:
+        roots = _documents(mapped, source, literal)
+    except YamlError:
+        return None
+    return roots[0] if len(roots) == 1 and roots[0].kind != "scalar" else None
 
 
 def inner(node: Node) -> Node | None:
@@ -42,7 +52,7 @@ def inner(node: Node) -> Node | None:
     return roots[0] if len(roots) == 1 and roots[0].kind != "scalar" else None
 
 
-def _literal(node: Node, mapped: Mapped) -> bool:
+def is_literal(node: Node, mapped: Mapped) -> bool:
     """The lines of the inner text are lines of the file, each character where it stands."""
     one_line = node.style != ">" and "\n" not in node.source.text[node.span.start : node.span.end]
     return mapped.literal and not node.alias and (node.style == "|" or one_line)

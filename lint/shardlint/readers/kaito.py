@@ -138,7 +138,7 @@ class _Service:
         return _Settings(options=options if options is not None and options.pairs else None)
 
     def _named(self, name: str, context: ReadContext) -> Iterator[Node]:
-        near, far = siblings(context, "ConfigMap"), elsewhere(context, "ConfigMap", word=name)
+        near, far = siblings(context, "ConfigMap"), elsewhere(context, "ConfigMap", name=name)
         for item in chain(near, far):
             if self._is(item.node, name):
                 yield item.node

@@ -7,6 +7,7 @@ is edited where it stands, and an option that is not there is written as one mor
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -64,10 +65,37 @@ class Keyed:
             yield from (item.text() for item in value.items)
         elif value.kind == "scalar":
             yield written
-            yield value.text()
+            yield _number(value) if plain else value.text()
         else:
             yield written
             yield _as_json(value)
+
+
+INTEGER = re.compile(
+    r"(?P<sign>[-+]?)(?:0b(?P<two>[01_]+)|0x(?P<sixteen>[0-9a-fA-F_]+)|0(?P<eight>[0-7_]+)"
+    r"|(?P<ten>[1-9][0-9_]*)(?P<sixty>(?::[0-5]?[0-9])*))"
+)
+"""Whole numbers of YAML 1.1, as PyYAML's resolver has them."""
+BASES = {"two": 2, "eight": 8, "ten": 10, "sixteen": 16}
+
+
+def _number(node: Node) -> Text:
+    """A plain scalar as the program gets it: a whole number of another base in decimals."""
+    found, text = INTEGER.fullmatch(node.value), node.text()
+    if found is None or (node.value.isdecimal() and not found["eight"]):
+        return text
+    base, digits = next((BASES[name], found[name]) for name in BASES if found[name] is not None)
+    digits = digits.replace("_", "")
+    if not digits or len(digits) > MOST_DIGITS:
+        return text
+    number = int(digits, base)
+    for part in (found["sixty"] or "").split(":")[1:]:
+        number = number * 60 + int(part)
+    sign = "-" if found["sign"] == "-" else ""
+    return replace(text, mapped=Mapped.all_at(f"{sign}{number}", node.span))
+
+
+MOST_DIGITS = 64
 
 
 def _scalars(node: Node) -> bool:

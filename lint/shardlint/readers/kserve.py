@@ -173,7 +173,7 @@ def _found_runtime(
     if own:
         return own[-1], None
     others: dict[str, _Runtime] = {}
-    for found in _named(elsewhere(context, *RUNTIMES, word=name), name, space):
+    for found in _named(elsewhere(context, *RUNTIMES, name=name), name, space):
         others.setdefault(found.node.source.name, found)
     folder = _folder(service.source.name)
     near = [item for file, item in others.items() if _folder(file) == folder]
@@ -230,11 +230,10 @@ class _Service:
             kind="InferenceService",
             path=self.path,
             platform=kserve.NAME,
-            fleet=self._fleet(self.predictor),
-            **more,
+            **{"fleet": self.fleet(self.predictor), **more},
         )
 
-    def _fleet(self, predictor: Node) -> Fleet:
+    def fleet(self, predictor: Node) -> Fleet:
         """`minReplicas`, else what the autoscaler is told in an annotation."""
         places = (predictor.get("annotations"), self.node.get("metadata", "annotations"))
         notes = [item for item in places if item is not None]
@@ -452,6 +451,7 @@ class _Group:
     def told(self, shown: kserve.Runtime | None) -> dict[str, Any]:
         made: dict[str, Any] = {
             "role": "head",
+            "fleet": self._fleet(),
             "remarks": tuple(self._remarks()),
             "refused": tuple(self._refused()),
             "effective": MappingProxyType(dict(self._effective())),
@@ -465,6 +465,17 @@ class _Group:
         if stated.is_unset or (head.only is not None and head.only != stated.only):
             made["placement"] = MappingProxyType({"gpus_per_pod": head})
         return made
+
+    def _fleet(self) -> Fleet:
+        """The workers are started once more before old ones stop, unless they are recreated."""
+        predictor = self.service.predictor
+        assert predictor is not None
+        fleet = self.service.fleet(predictor)
+        kind = predictor.string("deploymentStrategy", "type")
+        if kind not in (None, kserve.ROLLING):
+            return fleet
+        more = fleet.replicas.or_default(Known.of(1, how="defaulted")).at(self.worker.origin)
+        return replace(fleet, surge=more, at_once="`deploymentStrategy: {type: Recreate}`")
 
     def grouped(self, plan: ServingPlan) -> ServingPlan:
         nodes: Known[int] = self.group.map(lambda group: group.nodes, "derived")

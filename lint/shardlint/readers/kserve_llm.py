@@ -161,8 +161,8 @@ class _Bases:
         found = siblings(self.context, CONFIG)
         return (item for item in found if kind_of(item.node)[0] == GROUP)
 
-    def _far(self, word: str = "") -> Iterator[Object]:
-        found = elsewhere(self.context, CONFIG, word=word)
+    def _far(self, name: str = "") -> Iterator[Object]:
+        found = elsewhere(self.context, CONFIG, name=name)
         return (item for item in found if kind_of(item.node)[0] == GROUP)
 
 

@@ -159,6 +159,10 @@ class _Model:
             fleet=Fleet(
                 replicas=low.or_default(integer(self.spec.get("replicas"))),
                 max_replicas=integer(self.spec.get("maxReplicas")),
+                surge=Known.of(kubeai.SURGE, low.origin or url.origin, how="derived").assuming(
+                    kubeai.ROLLOUT
+                ),
+                at_once="`modelRollouts.surge: 0` in the values of KubeAI",
                 whole=True,
             ),
             platform="kubeai",

@@ -86,7 +86,7 @@ def owner_of(node: Node, kind: str, path: str) -> Owner:
         kind=kind,
         path=path,
         pod=POD_SPECS[kind][:-1],
-        fleet=Fleet(replicas=replicas, surge=_surge(node, kind, replicas))
+        fleet=Fleet(replicas=replicas, surge=_surge(node, kind, replicas), at_once=AT_ONCE)
         if kind in REPLICATED
         else Fleet(),
         placement={"ordered": _ordered(node)} if kind == "StatefulSet" else {},
@@ -118,23 +118,37 @@ def _surge(node: Node, kind: str, replicas: Known[int]) -> Known[int]:
     return surge(node.get("spec", "strategy"), replicas)
 
 
-def surge(strategy: Node | None, replicas: Known[int]) -> Known[int]:
-    """Pods that an update of a Deployment starts while no old one may stop."""
+QUARTER = "25%"
+AT_ONCE = "maxSurge: 0 and maxUnavailable: 1"
+
+
+def surge(
+    strategy: Node | None,
+    replicas: Known[int],
+    key: str = "rollingUpdate",
+    defaults: tuple[str, str] = (QUARTER, QUARTER),
+) -> Known[int]:
+    """Pods, or groups of pods, that an update starts while no old one may stop.
+
+    `defaults` are maxSurge and maxUnavailable where they are not stated below `key`: those of a
+    Deployment.
+    """
     if strategy is not None and strategy.string("type") == "Recreate":
         return Known.of(0, strategy.origin)
     count = replicas.or_default(Known.of(1, how="defaulted"))
-    part = strategy.get("rollingUpdate") if strategy is not None else None
+    part = strategy.get(key) if strategy is not None else None
     more = part.get("maxSurge") if part is not None else None
     fewer = part.get("maxUnavailable") if part is not None else None
-    started = combine(lambda share, of: _rounded(share, of, up=True), _share(more), count)
-    spare = combine(lambda share, of: _rounded(share, of, up=False), _share(fewer), count)
+    shares = _share(more, defaults[0]), _share(fewer, defaults[1])
+    started = combine(lambda share, of: _rounded(share, of, up=True), shares[0], count)
+    spare = combine(lambda share, of: _rounded(share, of, up=False), shares[1], count)
     found = combine(lambda extra, gone: extra if not gone else 0, started, spare)
     return found.at(more.origin if more is not None else replicas.origin)
 
 
-def _share(node: Node | None) -> Known[str]:
+def _share(node: Node | None, default: str) -> Known[str]:
     if node is None:
-        return Known.of("25%", how="defaulted")
+        return Known.of(default, how="defaulted")
     if not PODS.fullmatch(node.value):
         why = placeholder(node.value) or f"{node.value!r} is no number of pods"
         return Known.unknown(why, node.origin)

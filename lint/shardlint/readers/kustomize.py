@@ -81,13 +81,17 @@ class KustomizeReader:
         root, failed = _kustomization(source)
         if failed is not None or root is None:
             return failed or ReadResult()
-        if root.string("kind") == "Component" or not _serves(source, context):
+        if root.string("kind") == "Component":
             return ReadResult()
+        outside = next(_outside(root, source, context), None)
+        skipped = f"{outside} is not among the files that are read" if outside else None
+        if not _serves(source, context):
+            return ReadResult(skipped=skipped)
         build = Build(source, context)
         try:
             items = build.objects(source, root)
         except Unsure:
-            return ReadResult(problems=tuple(build.problems))
+            return ReadResult(problems=tuple(build.problems), skipped=skipped)
         except LayerError as error:
             problem = Problem(error.origin, str(error), "warning")
             return ReadResult(problems=(*build.problems, problem))
@@ -195,6 +199,15 @@ def _serves(source: Source, context: ReadContext) -> bool:
                     seen.add(found.name)
                     todo.append(found)
     return False
+
+
+def _outside(root: Node, source: Source, context: ReadContext) -> Iterator[str]:
+    """Files and folders that a kustomization builds on, and that are not in the run."""
+    for key in ("resources", "bases", "components"):
+        for entry in items_of(root, key):
+            local = entry.kind == "scalar" and not REMOTE.search(entry.value)
+            if local and not any(True for _ in _source(entry.value, source, context)):
+                yield entry.value
 
 
 def _named(root: Node, source: Source, context: ReadContext) -> Iterator[Source]:

@@ -158,7 +158,7 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     """Items of the patch come first, each with what the base has of it; then those of the base."""
     if any(item.string("$patch") == "replace" for item in patch.items):
         return with_items(patch, [item for item in patch.items if item.get("$patch") is None])
-    rest = {name_in(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
+    rest = by_name(base, keys)
     front: list[Node] = []
     for item in patch.items:
         name = name_in(item, keys)
@@ -171,6 +171,11 @@ def _lists(base: Node, patch: Node, keys: Sequence[str], work: Work, depth: int)
     work.spend(len(base.items) + len(patch.items))
     parts = (*_parts(patch), *_parts(base))
     return Node("list", base.span, base.source, items=[*front, *rest.values()], parts=parts)
+
+
+def by_name(base: Node, keys: Sequence[str]) -> dict[tuple[str, str], Node]:
+    """The items of a list by what they are known by; one without that is known by its place."""
+    return {name_in(item, keys) or (str(at), ""): item for at, item in enumerate(base.items)}
 
 
 def name_in(item: Node, keys: Sequence[str]) -> tuple[str, str] | None:
@@ -252,7 +257,7 @@ def _below(
     if node.kind == "map":
         pairs = list(node.entries())
         at = next((at for at, (key, _) in enumerate(pairs) if key.value == step), None)
-        if at is None and (rest or how != "add"):
+        if at is None and (rest or how == "remove"):
             raise LayerError(f"{path.value} is not in the object that is patched", path.origin)
         if at is None:
             assert value is not None

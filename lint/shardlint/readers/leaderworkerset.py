@@ -17,6 +17,7 @@ from shardlint.platforms import lws
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.groups import Template, dropped, group_plans, key_of, number
 from shardlint.readers.keyed import KeySite
+from shardlint.readers.kubernetes import AT_ONCE, surge
 from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.pods import Owner, added
 from shardlint.readers.yaml_files import yaml_like
@@ -112,13 +113,21 @@ def _owner(
         kind=of.kind,
         path=of.path,
         pod=pod,
-        fleet=Fleet(replicas=integer(node.get("spec", "replicas"))),
+        fleet=_fleet(node),
         nodes=size,
         env=variables(name, space, size, index, template),
         labels=lws.labels("" if placeholder(name) else name, index),
         sites=_sites(node, template),
         platform=of.platform,
     )
+
+
+def _fleet(node: Node) -> Fleet:
+    """Groups, of which one may be missing while a set is updated, unless it says otherwise."""
+    replicas = integer(node.get("spec", "replicas"))
+    strategy = node.get("spec", "rolloutStrategy")
+    started = surge(strategy, replicas, lws.ROLLING, lws.ROLLOUT)
+    return Fleet(replicas=replicas, surge=started, at_once=AT_ONCE)
 
 
 def _sites(node: Node, template: Node) -> Mapping[str, Site]:

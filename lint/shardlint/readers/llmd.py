@@ -17,8 +17,9 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import KeySite
+from shardlint.readers.kubernetes import surge
 from shardlint.readers.plans import VISIBLE, finished, numbered
-from shardlint.readers.pods import RESOURCES, Owner, container_plans
+from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
     MapSite,
     OptionKeySite,
@@ -26,7 +27,6 @@ from shardlint.readers.rendered import (
     items,
     key_of,
     mapping,
-    number_site,
     option,
     truthy,
     with_sites,
@@ -156,9 +156,6 @@ class _Part:
     def _devices(self) -> Known[int]:
         """The GPUs that the chart asks for where the container does not."""
         kind = self._accelerator("type")
-        if (counted := self._counted()) is not None:
-            sure = "each unit is a card of its own, as the chart counts them"
-            return integer(counted[0]).assuming(sure)
         if kind is not None and (kind.value == chart.NO_DEVICE or placeholder(kind.value)):
             return Known.unset()
         origin = key_of(self.node, "parallelism").origin
@@ -171,15 +168,6 @@ class _Part:
         if sizes is None or sizes.gpus is None:
             return Known.unknown(OPEN, origin)
         return Known.of(sizes.gpus, origin, how="derived")
-
-    def _counted(self) -> list[Node] | None:
-        """Units of a resource that others share out: for the chart, one stands for one rank."""
-        kind = self._accelerator("type")
-        resource = chart.RESOURCES.get(kind.value if kind is not None else "", chart.GPU)
-        if RESOURCES.match(resource):
-            return None
-        parts = (self.container.get("resources", part, resource) for part in ("limits", "requests"))
-        return [node for node in parts if node is not None] or None
 
     def _nodes(self) -> Known[int]:
         """`workers` pods make up one replica of a LeaderWorkerSet; a Deployment has one pod."""
@@ -200,7 +188,10 @@ class _Part:
         replicas = integer(self.node.get("replicas"))
         if self.role == "prefill":
             replicas = replicas.or_default(Known.of(0, how="defaulted"))
-        return Fleet(replicas=replicas)
+        if _open(self.root.get("multinode")):
+            return Fleet(replicas=replicas)
+        started = surge(self.node.get("strategy"), replicas)
+        return Fleet(replicas=replicas, surge=started, at_once=chart.AT_ONCE)
 
     # ------------------------------------------------------------------------ the command line
 
@@ -271,8 +262,7 @@ class _Part:
         more = list(extra.entries()) if extra is not None else []
         dropped: tuple[str, ...] = () if self.is_custom else ("command",)
         own = without(self.container, *dropped, "resources")
-        resources = None if self._counted() is not None else self._resources()
-        return mapping(self.container, [*more, *own.pairs, ("resources", resources)])
+        return mapping(self.container, [*more, *own.pairs, ("resources", self._resources())])
 
     def _resources(self) -> Node | None:
         """What the container asks for; the chart fills in a limit that is not there."""
@@ -343,7 +333,7 @@ class _Part:
             part: self.container.get("resources", part, resource) for part in ("limits", "requests")
         }
         given = [(part, node) for part, node in found.items() if node is not None]
-        if len(given) != 1 or not RESOURCES.match(resource):
+        if len(given) != 1:
             return
         part, node = given[0]
         count = integer(node).only
@@ -385,8 +375,6 @@ class _Part:
         if narrowing := variables & set(VISIBLE):
             why = f"{min(str(name) for name in narrowing)} chooses among the devices"
             sites["gpus_per_pod"] = RefusedSite(why)
-        elif (counted := self._counted()) is not None and "gpus_per_pod" not in plan.sites:
-            sites["gpus_per_pod"] = number_site(*counted)
         elif "gpus_per_pod" not in plan.sites:
             sites["gpus_per_pod"] = RefusedSite("the chart works it out: tensor × dataLocal")
         if plan.placement.shm_bytes.how == "defaulted" and "shm_bytes" in plan.sites:

@@ -9,7 +9,7 @@ into it as a whole: where a map or list is made of two, there is no one place fo
 from __future__ import annotations
 
 from shardlint.platforms.kustomize import MERGE_KEYS
-from shardlint.readers.layers import Work, name_in
+from shardlint.readers.layers import Work, by_name, name_in
 from shardlint.readers.yaml_tree import Node
 
 
@@ -40,7 +40,7 @@ def _maps(base: Node, over: Node, work: Work) -> Node:
 
 
 def _lists(base: Node, over: Node, names: tuple[str, ...], work: Work) -> Node:
-    theirs = {name_in(item, names) or (str(at), ""): item for at, item in enumerate(base.items)}
+    theirs = by_name(base, names)
     work.spend(len(theirs))
     items = []
     for item in over.items:

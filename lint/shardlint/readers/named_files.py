@@ -1,9 +1,9 @@
-"""Files that a command names: a file of the run, or an entry of a ConfigMap that is mounted."""
+"""Files that a command names: one of the run, an entry of a ConfigMap, what a script writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from posixpath import basename, join, normpath
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from shardlint.engines.config_files import FORMATS, ConfigFiles, named, with_fil
 from shardlint.known import Text
 from shardlint.plan import Launch, Reading, Refusal, Site
 from shardlint.plugins import Files
-from shardlint.readers.inner_yaml import inner
+from shardlint.readers.inner_yaml import inner, is_literal, part_of
 from shardlint.readers.keyed import Keyed, KeySite
 from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node
@@ -22,7 +22,7 @@ from shardlint.source import Edit, Mapped, Source, Span
 
 @record
 class NamedFile:
-    """A file by what holds its text: all of a source, or one scalar in it.
+    """A file by what holds its text: all of a source, one scalar in it, or a part of either.
 
     `assumes` are sentences that must hold for it to be the file that is meant.
     """
@@ -30,16 +30,28 @@ class NamedFile:
     source: Source
     node: Node | None = None
     assumes: frozenset[str] = frozenset()
+    body: Mapped | None = None
+
+    @property
+    def alone(self) -> bool:
+        """It is a file of its own."""
+        return self.node is None and self.body is None
 
     def script(self) -> Mapped | None:
         """The text with its places, None where a place cannot be told for every character."""
+        if self.body is not None:
+            return self.body
         if self.node is None:
             return Mapped.slice_of(self.source.text, Span(0, len(self.source.text)))
         return self.node.text().mapped
 
     def tree(self) -> Node | None:
         """The map that the file holds as YAML."""
-        if self.node is not None:
+        if self.body is not None:
+            whole = self.node.text().mapped if self.node is not None else None
+            literal = self.node is None or (whole is not None and is_literal(self.node, whole))
+            root = part_of(self.body, self.source, literal)
+        elif self.node is not None:
             root = inner(self.node)
         else:
             roots, _ = read_yaml(self.source)
@@ -72,6 +84,62 @@ def on_host(source: Source, files: Files) -> Find:
         return NamedFile(found, None, frozenset({why} if moves else ()))
 
     return find
+
+
+# ------------------------------------------------------------------------- written by a script
+
+_PATH, _TAG = r"[\w./-]+", r"(?P<{0}>(?P<{0}_quote>['\"]?)\w+(?P={0}_quote))"
+WRITTEN = re.compile(
+    rf"^(?:(?:cat[ \t]*>|tee\b)[ \t]*(?P<first>{_PATH})[ \t]*<<[ \t]*{_TAG.format('tag')}"
+    rf"|cat[ \t]*<<[ \t]*{_TAG.format('end')}[ \t]*(?:>|\|[ \t]*tee\b)[ \t]*(?P<then>{_PATH}))"
+    r"[ \t]*(?:>[ \t]*/dev/null)?[ \t]*\r?\n",
+    re.MULTILINE,
+)
+"""A file that is written from a heredoc, at the beginning of a line: in no branch of the script."""
+
+
+def written(texts: Iterable[tuple[Mapped, Source, Node | None]], otherwise: Find) -> Find:
+    """Files that a script writes itself before it starts an engine, else those found otherwise."""
+    files: dict[str, NamedFile | None] = {}
+    for mapped, source, node in texts:
+        for path, body in _heredocs(mapped):
+            known = path in files  # written twice: which one counts is not known
+            files[path] = None if known else NamedFile(source, node, body=body)
+    if not files:
+        return otherwise
+
+    def find(path: str) -> NamedFile | None:
+        full = normpath(path)
+        return files[full] if full in files else otherwise(path)
+
+    return find
+
+
+def scripts_in(*nodes: Node | None) -> Iterator[tuple[Mapped, Source, Node]]:
+    """Texts of commands and arguments that may write a file."""
+    for node in nodes:
+        for item in (node.items or [node]) if node is not None else ():
+            mapped = item.text().mapped if item.kind == "scalar" and "<<" in item.value else None
+            if mapped is not None:
+                yield mapped, item.source, item
+
+
+def _heredocs(mapped: Mapped) -> Iterator[tuple[str, Mapped]]:
+    """Paths, and what is written there; nothing of a text in which the shell replaces anything."""
+    text = mapped.text
+    for match in WRITTEN.finditer(text) if "<<" in text else ():
+        tag = match["tag"] or match["end"]
+        word = tag.strip("'\"")
+        end = re.compile(rf"^{re.escape(word)}[ \t]*$", re.MULTILINE).search(text, match.end())
+        if end is None:
+            continue
+        path, body = match["first"] or match["then"], mapped.cut(match.end(), end.start())
+        rest = text[: match.start()] + text[end.end() :]
+        changed = re.search(
+            rf"(?:>|\b(?:sed|yq|tee|mv|cp|rm)\b).*{re.escape(path)}(?![\w./-])", rest
+        )
+        if changed is None and (tag != word or not re.search(r"[$`\\]", body.text)):
+            yield normpath(path), body
 
 
 HERE = re.compile(r"(?:\$\(pwd\)|\$\{?PWD\}?|`pwd`)/?")
@@ -125,7 +193,7 @@ class Options:
     @property
     def outside(self) -> str | None:
         """The name of the file, where it is one of its own."""
-        return self.file.source.name if self.file.node is None else None
+        return self.file.source.name if self.file.alone else None
 
 
 def options_of(format: ConfigFiles, file: NamedFile, node: Node) -> Options:

@@ -19,6 +19,7 @@ from shardlint.plan import Device, Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import nim
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, quantity
+from shardlint.readers.claims import is_gpu
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import PathSite
 from shardlint.readers.layers import without
@@ -245,7 +246,7 @@ def _claimed(claims: Node) -> Known[int]:
             if count.only is None:
                 return count
             name = item.string("deviceClassName") or "gpu.nvidia.com"
-            if not nim.GPU_CLASS.fullmatch(name):
+            if not is_gpu(name):
                 return Known.unknown(f"{name} does not count GPUs", item.origin)
             total += count.only
     return Known.of(total, claims.origin)

@@ -7,6 +7,7 @@ which each of them stands, so that facts and edits land there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -128,16 +129,21 @@ def siblings(context: ReadContext, *kinds: str) -> Iterator[Object]:
             yield item
 
 
-def elsewhere(context: ReadContext, *kinds: str, word: str = "") -> Iterator[Object]:
-    """The objects of some kinds in other files, as far as those hold a word.
+def elsewhere(context: ReadContext, *kinds: str, name: str = "") -> Iterator[Object]:
+    """The objects of some kinds in other files, as far as something there has the name.
 
     What a sibling is made of is none of them: the object is that sibling now.
     """
     used = {part for item in context.siblings for part in item.parts}
     seen: set[str] = set()
+    named = re.compile(
+        rf"""name["']?[ \t]*:[ \t]*["']?{re.escape(name)}["']?[ \t]*([,}}#]|$)""", re.M
+    )
     for kind in kinds:
         for source in context.files.holding(kind):
-            if source.name in seen or word not in source.text:
+            if source.name in seen or name not in source.text:
+                continue
+            if name and not named.search(source.text):
                 continue
             seen.add(source.name)
             for index, root in enumerate(read_yaml(source)[0]):

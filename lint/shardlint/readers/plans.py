@@ -11,7 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from shardlint.engine import Engine
-from shardlint.engines.launchers import bundled, cpu_build, image_tells_version, tag_of
+from shardlint.engines.launchers import (
+    accelerator,
+    bundled,
+    cpu_build,
+    image_tells_version,
+    release_in_name,
+    tag_of,
+)
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
     Flag,
@@ -281,6 +288,7 @@ def _placement(
         device_ids=ids,
         device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
         wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env),
+        foreign=placement.foreign or accelerator(launch.image.only, env, placement.asked),
     )
 
 
@@ -327,7 +335,7 @@ def _model(reading: Reading) -> Known[str]:
 def _tag(launch: Launch) -> Known[str]:
     """The tag; the whole image where a tag alone would be taken for a release of the engine."""
     image = launch.image.only
-    tag = tag_of(image) if image else None
+    tag = (tag_of(image) or release_in_name(image)) if image else None
     if image and tag and bundled(image) and re.search(r"\d", tag):
         return launch.image
     return launch.image.map(lambda _: tag or "") if tag else Known.unset()
@@ -549,6 +557,7 @@ class Process:
     of_script: bool = False
     conditional: bool = False
     sourced: str | None = None
+    branch: bool = False
     file: NamedFile | None = None
     """The script in which it stands, where that is a file by itself."""
 
@@ -596,7 +605,7 @@ def _of_files(process: Process, find: Find, deepest: int) -> Iterator[Process]:
         inside = process_of(command, of_script=True)
         inside = replace(
             inside, file=file, conditional=inside.conditional or process.conditional,
-            sourced=inside.sourced or process.sourced,
+            sourced=inside.sourced or process.sourced, branch=inside.branch or process.branch,
         )  # fmt: skip
         yield from _of_files(inside, find, deepest - 1)
 
@@ -608,8 +617,9 @@ def _is_script(name: str, text: str) -> bool:
 def process_of(command: Command, of_script: bool) -> Process:
     env = exported(command)
     return Process(
-        command.argv, env, command.origin, of_script, command.conditional, command.sourced
-    )
+        command.argv, env, command.origin, of_script, command.conditional, command.sourced,
+        command.branch,
+    )  # fmt: skip
 
 
 def exported(command: Command) -> dict[str, Text]:
@@ -686,6 +696,7 @@ def during(host: Host, started: Sequence[Process]) -> Iterator[tuple[Process, Ho
                     placement,
                     scope=f"{placement.scope}/{stops}",
                     certain=placement.certain and not process.conditional,
+                    branch=placement.branch or process.branch,
                     detached=placement.detached or _in_background(host.source, process.origin),
                     env_open=placement.env_open
                     or (f"{process.sourced} is not read" if process.sourced else None),
@@ -736,7 +747,7 @@ def distinct(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
     groups: dict[object, list[ServingPlan]] = {}
     for plan in plans:
         groups.setdefault(_says(plan), []).append(plan)
-    kept = [_of_branches(group) for group in groups.values()]
+    kept = [plan for group in groups.values() for plan in _at_once(group)]
     if len(kept) > 1:
         kept = [replace(plan, placement=replace(plan.placement, shared=True)) for plan in kept]
     return tuple(kept)
@@ -746,6 +757,14 @@ def _says(plan: ServingPlan) -> object:
     layout = [getattr(plan.layout, name) for name in LayoutFacts.__dataclass_fields__]
     facts = tuple((fact.values, fact.is_unset) for fact in (plan.model, *layout))
     return plan.engine, facts
+
+
+def _at_once(group: Sequence[ServingPlan]) -> Sequence[ServingPlan]:
+    """Plans that say the same: all of them where they run beside each other, else one."""
+    sure = not any(plan.placement.branch for plan in group)
+    if sure and all(plan.placement.detached for plan in group[:-1]):
+        return group
+    return (_of_branches(group),)
 
 
 def _of_branches(group: Sequence[ServingPlan]) -> ServingPlan:

@@ -26,25 +26,48 @@ from shardlint.plan import (
     Site,
 )
 from shardlint.plugins import ReadContext
-from shardlint.readers._pod import Pod, amount, indexed, surroundings, texts
+from shardlint.readers import claims as claimed
+from shardlint.readers._pod import (
+    SHARE_COUNT,
+    SHARE_NOTES,
+    Pod,
+    amount,
+    indexed,
+    surroundings,
+    texts,
+)
 from shardlint.readers._probes import ready_probe, startup_budget
+from shardlint.readers.claims import Claims
 from shardlint.readers.config_maps import ConfigMaps, Mounts, listed, referred
 from shardlint.readers.edits import TextSite
 from shardlint.readers.holes import Holes, concat
+from shardlint.readers.named_files import scripts_in, written
 from shardlint.readers.plans import Host, around, distinct, during, plan_of, processes, ray_in
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Mapped, Origin, Span
 
 RESOURCES = re.compile(
-    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|google\.com/tpu|"
-    r"huawei\.com/ascend.*|cloud-tpus\.google\.com/.*)$",
+    r"(nvidia\.com/(gpu|mig-[\w.]+)|amd\.com/gpu|habana\.ai/gaudi|"
+    r"huawei\.com/ascend(?!.*-memory$).*|gpu\.intel\.com/(i915|xe)|"
+    r"aws\.amazon\.com/neuroncore|volcano\.sh/v?gpu-number|cambricon\.com/v?mlu|"
+    r"hygon\.com/dcunum|metax-tech\.com/s?gpu|iluvatar\.ai/[\w.-]*vgpu|mthreads\.com/v?gpu|"
+    r"kunlunxin\.com/v?xpu|rebellions\.ai/atom|furiosa\.ai/.*|qualcomm\.com/.*)$",
     re.IGNORECASE,
 )
 """Resources of which one unit is one device that a rank can use."""
 
-UNCOUNTED = re.compile(r"(aws\.amazon\.com/neuron.*|gpu\.intel\.com/.*|nvidia\.com/gpu\..+)$")
-"""Resources whose units are not ranks: a Neuron device has several cores, a share is no card."""
+GPUS = re.compile(r"(nvidia|amd)\.com/")
+"""Resources of which a unit is a GPU; of others it is taken for one device."""
+
+SHARED = re.compile(r"nvidia\.com/gpu\..+")
+NEURON = re.compile(r"aws\.amazon\.com/neuron(?!core).*")
+TPU = re.compile(r"google\.com/tpu|cloud-tpus\.google\.com/.*")
+UNCOUNTED = re.compile(
+    rf"({NEURON.pattern}|{TPU.pattern}|ibm\.com/(spyre|aiu).*|{SHARED.pattern})$"
+)
+"""Resources whose units are not ranks: a Neuron device has several cores, and so may a TPU chip; a
+share is no card."""
 
 SUPPRESS = "shardlint/ignore"
 
@@ -168,7 +191,8 @@ def container_plans(
         args = (*(holes.item(expanded(w, env, holes)) for w in owner.arguments), *args)
     args = (*args, *(holes.item(expanded(word, env, holes)) for word in owner.more))
     image = node.get("image")
-    find = Mounts(spec, node, maps).find
+    scripts = scripts_in(node.get("command"), node.get("args"))
+    find = written(scripts, Mounts(spec, node, maps).find)
     host = replace(host_of(owner, spec, node, path, context, maps), find=find)
     started = processes((*command, *args), env, _argv_node(node).origin, find)
     host = around(host, started, elsewhere)
@@ -234,13 +258,22 @@ def host_of(
     maps: ConfigMaps | None = None,
 ) -> Host:
     """What an owner's container is to an engine in it."""
-    count, sites, resource = devices(node)
-    count = count.or_default(owner.devices)
+    claims = Claims(spec, node.source, owner.namespace, context)
+    count, sites, resource = devices(node, claims)
+    uncounted = None
+    if resource is None and count.reason is not None and (units := _units(node)) is not None:
+        count, sites, uncounted = units
+    count = count.or_default(owner.devices).or_default(_fraction(owner.notes()))
     label, device = card(spec, resource, context)
     whole = owner.whole and (node.get("image") is not None or not owner.image.is_unset)
     pod = Pod(spec=spec, notes=owner.notes(), whole=whole)
     startup = startup_budget(node)
     fields, more = surroundings(pod, node)
+    requests = claims.requests(node)
+    if resource is None and requests.is_known:
+        fields["device_kind"] = fields["device_kind"].or_default(claimed.kind(requests))
+        if label.is_unset:
+            label, device = claimed.card(requests, context)
     kinds = {item.kind for item in device.values}
     if kinds == {"mig"} or kinds == {"shared"}:
         fields["device_kind"] = device.map(lambda item: item.kind)
@@ -255,6 +288,8 @@ def host_of(
         device_ids=indexed(count),
         scope=path,
         scheduled=whole,
+        uncounted=uncounted,
+        claim=claims.shared(node),
         asked=asked(node),
         startup_seconds=startup.seconds,
         probe=startup.probe,
@@ -315,27 +350,75 @@ def _anchors(owner: Owner, node: Node) -> Iterator[Span]:
                 yield item.span
 
 
-def devices(node: Node) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
+def devices(
+    node: Node, claims: Claims | None = None
+) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
     """Devices that the container asks for, the sites of the number, the key of the resource."""
-    asked: dict[str, list[tuple[Node, Node]]] = {}
-    for part in ("limits", "requests"):
-        for key, value in _entries(node.get("resources", part)):
-            name = key.value.strip()
-            if RESOURCES.match(name) or UNCOUNTED.match(name):
-                asked.setdefault(name, []).append((key, value))
+    asked = _asked(node)
     if not asked:
-        claims = node.get("resources", "claims")
-        why = "the devices come from a resource claim"
-        return Known.unknown(why, claims.origin) if claims else Known.unset(), {}, None
+        return _claimed(node, claims)
     name, entries = next(iter(asked.items()))
     key, value = entries[0]
     if len(asked) > 1 or UNCOUNTED.match(name):
         mixed = len(asked) > 1
         why = f"{' and '.join(asked)} do not add up" if mixed else f"{name} does not count devices"
         return Known.unknown(why, value.origin), {}, None
-    count = _assuming(integer(value), name, node)
+    count = _assuming(integer(value), name, node, claims)
     site = TextSite(tuple(value.text() for _, value in entries))
     return count, {"gpus_per_pod": site} if count.is_known else {}, key
+
+
+def _asked(node: Node) -> dict[str, list[tuple[Node, Node]]]:
+    """Resources that stand for devices, with their entries in limits and requests."""
+    asked: dict[str, list[tuple[Node, Node]]] = {}
+    for part in ("limits", "requests"):
+        for key, value in _entries(node.get("resources", part)):
+            name = key.value.strip()
+            if RESOURCES.match(name) or UNCOUNTED.match(name):
+                asked.setdefault(name, []).append((key, value))
+    return asked
+
+
+def _claimed(
+    node: Node, claims: Claims | None
+) -> tuple[Known[Any], Mapping[str, Site], Node | None]:
+    """Devices of a container that asks for none by the name of a resource."""
+    listed = node.get("resources", "claims")
+    if listed is None:
+        return Known.unset(), {}, None
+    requests = claims.requests(node) if claims is not None else Known.unset()
+    if claims is None or not requests.is_known:
+        return Known.unknown(claimed.OPEN, listed.origin), {}, None
+    site = claimed.site(requests, node.source)
+    return claimed.count(requests), {"gpus_per_pod": site} if site is not None else {}, None
+
+
+def _units(node: Node) -> tuple[Known[Any], Mapping[str, Site], str | None] | None:
+    """Units of a resource that are no ranks, the site of their number, and why they are none."""
+    asked = _asked(node)
+    name, entries = next(iter(asked.items()), ("", []))
+    if len(asked) != 1 or not any(unit.match(name) for unit in (SHARED, NEURON, TPU)):
+        return None
+    count = integer(entries[0][1])
+    if (count.only or 0) < 0 or not count.is_known:
+        return None
+    site = TextSite(tuple(value.text() for _, value in entries))
+    if SHARED.match(name):
+        why = None if count.only == 1 else "several shares can be of one card"
+    elif TPU.match(name):
+        why = "a TPU chip has one core or two, and each is one of the ranks"
+    else:
+        why = "a Neuron device has several cores, and each is one of the ranks"
+    return count, {"gpus_per_pod": site}, why
+
+
+def _fraction(notes: Mapping[str, Node]) -> Known[Any]:
+    """Devices of a pod that asks for parts of them by annotation, and by no resource."""
+    stated = [notes[name] for name in SHARE_NOTES if name in notes]
+    if not stated:
+        return Known.unset()
+    count = integer(notes.get(SHARE_COUNT))
+    return count.or_default(Known.of(1, stated[0].origin, how="derived"))
 
 
 def asked(node: Node) -> Mapping[str, Asked]:
@@ -357,20 +440,34 @@ def asked(node: Node) -> Mapping[str, Asked]:
     )
 
 
-def _assuming(count: Known[int], resource: str, node: Node) -> Known[int]:
+def _assuming(
+    count: Known[int], resource: str, node: Node, claims: Claims | None = None
+) -> Known[int]:
     """A count with what must hold for it to be what the engine sees."""
     if (count.only or 0) < 0:
         return Known.unknown(f"{count.only} is no number of devices", count.origin)
     if node.get("resources", "claims") is not None:
-        count = count.assuming("the resource claim adds no device")
-    if resource.startswith("google.com/tpu"):
-        count = count.assuming("each TPU chip is one device")
+        requests = claims.requests(node) if claims is not None else Known.unset()
+        more = claimed.count(requests).only if requests.is_known else None
+        if more:
+            why = f"{resource} and the devices of a resource claim do not add up"
+            return Known.unknown(why, count.origin)
+        if more is None:
+            count = count.assuming("the resource claim adds no device")
+    count = of_units(count, resource)
     variables = node.get("env")
     for item in variables.items if variables is not None else []:
         shown = item.string("name"), item.string("value")
         if shown == ("NVIDIA_VISIBLE_DEVICES", "all"):
             count = count.assuming("the runtime does not show the other GPUs of the node")
     return count
+
+
+def of_units(count: Known[int], resource: str) -> Known[int]:
+    """A number of units as a number of devices."""
+    if TPU.match(resource):
+        return Known.unknown("a TPU chip has one core or two", count.origin)
+    return count if GPUS.match(resource) else count.assuming(f"each {resource} is one device")
 
 
 def _entries(node: Node | None) -> Iterable[tuple[Node, Node]]:

@@ -16,11 +16,10 @@ from shardlint.plan import Fleet, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
-from shardlint.readers._pod import UNITS
+from shardlint.readers._pod import SHM, UNITS
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
 from shardlint.readers.kubernetes import surge
-from shardlint.readers.objects import kind_of, objects
 from shardlint.readers.plans import finished, numbered
 from shardlint.readers.pods import Owner, container_plans
 from shardlint.readers.rendered import (
@@ -30,6 +29,8 @@ from shardlint.readers.rendered import (
     key_of,
     listing,
     mapping,
+    memory_volume,
+    on_nodes,
     option,
     scalar,
     settled,
@@ -43,7 +44,7 @@ from shardlint.source import Source
 
 KIND = "production-stack"
 _KEY = re.compile(
-    r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:|kind:[ \t]*VLLMRouter\b""",
+    r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:""",
     re.MULTILINE,
 )
 
@@ -65,18 +66,10 @@ class ProductionStackReader:
         if failed is not None:
             return failed
         found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
-        asked = [self.read_object(node, path, context) for at, root in enumerate(roots)
-                 for node, path in objects(root, f"{at}:")]  # fmt: skip
         return ReadResult(
             plans=finished(plan for result in found for plan in result.plans),
-            routers=tuple(router for result in [*found, *asked] for router in result.routers),
+            routers=tuple(router for result in found for router in result.routers),
         )
-
-    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
-        """An object VLLMRouter; the chart's values are no objects."""
-        if kind_of(node) != ("production-stack.vllm.ai", "VLLMRouter"):
-            return ReadResult()
-        return ReadResult(routers=tuple(_stack_router.of_object(node, path)))
 
 
 def is_ours(root: Node) -> bool:
@@ -303,19 +296,13 @@ class _Spec:
         return head is not None and worker is not None and head.value == worker.value
 
     def _mounts(self) -> Iterator[Node]:
-        if self._shm() is not None:
-            like = self._shm() or self.node
-            yield mapping(
-                like, (("name", scalar("shm", like)), ("mountPath", scalar("/dev/shm", like)))
-            )
+        if (size := self._shm()) is not None:
+            yield memory_volume("shm", size, SHM)[0]
         yield from items(self.node.get("extraVolumeMounts"))
 
     def _volumes(self) -> Iterator[Node]:
         if (size := self._shm()) is not None:
-            memory = (("medium", scalar("Memory", size)), ("sizeLimit", size))
-            yield mapping(
-                size, (("name", scalar("shm", size)), ("emptyDir", mapping(size, memory)))
-            )
+            yield memory_volume("shm", size, SHM)[1]
         yield from items(self.node.get("extraVolumes"))
 
     def _shm(self) -> Node | None:
@@ -354,9 +341,7 @@ class _Spec:
         terms = node.get("nodeSelectorTerms")
         if terms is None or truthy(node.get("nodeName")):
             return None
-        required = mapping(terms, (("nodeSelectorTerms", terms),))
-        inner = mapping(terms, (("requiredDuringSchedulingIgnoredDuringExecution", required),))
-        return mapping(terms, (("nodeAffinity", inner),))
+        return on_nodes(terms)
 
     # ----------------------------------------------------------------------------- its copies
 
@@ -371,7 +356,7 @@ class _Spec:
                 replicas=least.or_default(unset), max_replicas=integer(keda.get("maxReplicaCount"))
             )
         replicas = integer(node.get("replicaCount"))
-        return Fleet(replicas=replicas, surge=self._surge(replicas))
+        return Fleet(replicas=replicas, surge=self._surge(replicas), at_once=chart.AT_ONCE)
 
     def _surge(self, replicas: Known[int]) -> Known[int]:
         """Unless a strategy is stated, as many new pods as there are, before an old one stops."""

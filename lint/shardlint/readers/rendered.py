@@ -49,6 +49,21 @@ def items(node: Node | None) -> list[Node]:
     return node.items if node is not None and node.kind == "list" else []
 
 
+def on_nodes(terms: Node) -> Node:
+    """The affinity of a pod that must be on nodes of one of these terms."""
+    required = mapping(terms, (("nodeSelectorTerms", terms),))
+    inner = mapping(terms, (("requiredDuringSchedulingIgnoredDuringExecution", required),))
+    return mapping(terms, (("nodeAffinity", inner),))
+
+
+def memory_volume(name: str, size: Node, path: str) -> tuple[Node, Node]:
+    """The mount of a memory volume of that size, and the volume."""
+    mount = (("name", scalar(name, size)), ("mountPath", scalar(path, size)))
+    memory = mapping(size, (("medium", scalar("Memory", size)), ("sizeLimit", size)))
+    volume = (("name", scalar(name, size)), ("emptyDir", memory))
+    return mapping(size, mount), mapping(size, volume)
+
+
 _ZERO = re.compile(r"[+-]?(0+\.?0*|\.0+)")
 
 

@@ -13,7 +13,7 @@ from shardlint.known import Known, Text
 from shardlint.plan import Launch, Placement, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import Container, container
-from shardlint.readers.named_files import bound, on_host
+from shardlint.readers.named_files import bound, on_host, written
 from shardlint.readers.plans import (
     Host,
     Process,
@@ -104,7 +104,7 @@ def script_plans(
     started = [process_of(command, of_script=False) for command in commands]
     whole = _host(source, _whole(source), 0, placement)
     around_all = around(whole, started)
-    find = on_host(source, context.files)
+    find = written([(script, source, None)], on_host(source, context.files))
     for index, (process, during_it) in enumerate(during(around_all, started)):
         host = _host(source, process.origin, index, during_it.placement)
         host = replace(host, reinstalled=during_it.reinstalled, find=find)

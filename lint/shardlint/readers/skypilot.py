@@ -14,7 +14,7 @@ from shardlint.plan import Device, Fleet, ServingPlan, Site
 from shardlint.platforms import skypilot
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
-from shardlint.readers.named_files import on_host
+from shardlint.readers.named_files import on_host, scripts_in, written
 from shardlint.readers.plans import Host, absorbed, around, during, finished, process_of
 from shardlint.readers.shell import engines_of, on_machine
 from shardlint.readers.slurm import variable
@@ -205,7 +205,7 @@ class Task:
             fleet=self.fleet(),
             sites=self.sites(),
             nodes=(run,),
-            find=on_host(source, self.context.files),
+            find=written(scripts_in(run), on_host(source, self.context.files)),
             pins=self.pins(),
         )
 

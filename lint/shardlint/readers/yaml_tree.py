@@ -207,7 +207,7 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
     from ruamel.yaml.reader import ReaderError
 
     builder = _Builder(source)
-    text, shift = source.text[builder.shift :], builder.shift
+    text, shift = _without_schemas(source.text)[builder.shift :], builder.shift
     try:
         return builder.build(events(text))
     except MarkedYAMLError as error:
@@ -220,6 +220,30 @@ def _parse(source: Source, events: Callable[[str], Iterator[Any]]) -> list[Node]
     except (ValueError, IndexError, AssertionError, RecursionError) as error:
         # The parsers fail in these ways on texts that are not YAML, and then know no place.
         raise YamlError(f"not YAML ({error})", Span(0, 0)) from None
+
+
+LONG = 1 << 17
+"""Characters from which it takes longer to read a text than to look for what need not be read."""
+_BREAK = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+_SCHEMA = re.compile(r"^kind:[ \t]*CustomResourceDefinition\b", re.MULTILINE)
+_VISIBLE = re.compile(r"[^\r\n]+")
+
+
+def _without_schemas(text: str) -> str:
+    """A long text whose definitions of custom resources are blank: every place stays where it is.
+
+    They are most of what installs an operator, and nothing is served by them.
+    """
+    if len(text) < LONG or not _SCHEMA.search(text):
+        return text
+    starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+    ends = [*(found.start() for found in _BREAK.finditer(text)), len(text)]
+    parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    kept = [
+        _VISIBLE.sub(lambda found: " " * len(found[0]), part) if _SCHEMA.search(part) else part
+        for part in parts
+    ]
+    return "---".join(kept)
 
 
 _FORBIDDEN = "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"

@@ -29,22 +29,24 @@ def rows(project: Project) -> tuple[Row, ...]:
     found: dict[str, list[tuple[int, int] | None]] = {}
     for plan in project.plans:
         if plan.placement.wants_gpu:
-            found.setdefault(_card(plan), []).append(_asked(plan))
+            found.setdefault(_card(plan), []).append(asked_of(plan))
     return tuple(_row(card, found[card]) for card in sorted(found, key=_place))
 
 
 def _place(card: str) -> tuple[bool, str]:
-    return card == NOT_STATED, card
+    return card.startswith(NOT_STATED), card
 
 
 def _card(plan: ServingPlan) -> str:
+    """What is asked for: parts of cards are no cards."""
     placement = plan.placement
+    name = placement.gpu_label.only or NOT_STATED
     if placement.gpu.is_known:
-        return " or ".join(device.name for device in placement.gpu.values)
-    return placement.gpu_label.only or NOT_STATED
+        name = " or ".join(device.name for device in placement.gpu.values)
+    return f"{name}, shares" if placement.device_kind.only == "shared" else name
 
 
-def _asked(plan: ServingPlan) -> tuple[int, int] | None:
+def asked_of(plan: ServingPlan) -> tuple[int, int] | None:
     """The least and the most that a plan takes; None if that is not known."""
     each, pods = plan.placement.gpus_per_pod.only, plan.placement.pods_per_group.only
     replicas = 1 if plan.fleet.replicas.is_unset else plan.fleet.replicas.only

@@ -11,7 +11,7 @@ from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_rec
 from shardlint.known import Known
 from shardlint.plan import Placement, Ranks, Router, ServingPlan
 from shardlint.project import Project
-from shardlint.reports import estimation, gpu_table
+from shardlint.reports import estimation, gpu_table, group_list
 from shardlint.reports.words import counted
 
 FIELDS = {
@@ -37,6 +37,7 @@ def as_json(project: Project, origins: bool = False) -> dict[str, Any]:
         "schema_version": 1,
         "plans": [_plan(plan, project, origins) for plan in project.plans],
         "routers": [_router(router) for router in project.routers],
+        "groups": group_list.as_records(project),
         "gpus": gpu_table.as_records(gpu_table.rows(project)),
     }
 
@@ -49,6 +50,8 @@ def write_json(project: Project, out: TextIO, origins: bool = False) -> None:
 def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
     engine = project.setup.engine(plan.engine)
     ranks = plan_ranks(plan, engine)
+    gpus = (ranks.gpus if plan.placement.wants_gpu else 0) if ranks is not None else None
+    each = None if gpus is None else _reserved(plan, gpus)
     replicas = _effective(plan, "replicas").only
     memory, why = plan_memory(plan, project)
     unknown = [{"field": item.field, "reason": item.reason} for item in plan.unknowns]
@@ -61,7 +64,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "file": plan.file,
         "role": plan.role,
         "platform": plan.platform,
-        "group": None,
+        "group": plan.group,
         "stated": {
             "engine": plan.engine,
             "engine_version": plan.tag.only,
@@ -72,8 +75,8 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
             "engine_version": _scalar(plan.versions.map(str)),
             **{name: _scalar(_effective(plan, name)) for name in FIELDS},
         },
-        "gpus_per_replica": ranks.gpus if ranks else None,
-        "gpus_total": ranks.gpus * replicas if ranks and replicas is not None else None,
+        "gpus_per_replica": gpus,
+        "gpus_total": None if each is None or replicas is None else each * replicas,
         "ranks": _ranks(ranks),
         "memory": None if memory is None else plan_record(memory),
         "routing": _routing(plan, project),
@@ -210,6 +213,9 @@ def write_text(project: Project, out: TextIO) -> None:
             out.write("\n".join(_router_lines(router, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
+    together = tuple(group_list.lines(project))
+    if together:
+        out.write("\n".join(together) + "\n\n")
     table = tuple(gpu_table.lines(gpu_table.rows(project)))
     if table:
         out.write("\n".join(table) + "\n\n")
@@ -236,9 +242,9 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield from _fleet(plan, ranks)
     devices = plan.placement.devices
     gpu = plan.placement.gpu_label.only
-    yield f"  devices   {devices.only if devices.is_known else devices.reason}" + (
-        f" × {gpu}" if gpu else ""
-    )
+    if plan.placement.wants_gpu or devices.is_known:
+        count = devices.only if devices.is_known else devices.reason
+        yield f"  devices   {count}" + (f" × {gpu}" if gpu else "")
     routing = _routing(plan, project)
     if routing is not None:
         yield f"  router    {routing['policy']}: {', '.join(routing['awareness'])}"
@@ -281,6 +287,8 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     layout = plan.effective.world().only
     assert layout is not None
     inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
+    if not plan.placement.wants_gpu:
+        return f"{inside} × DP {layout.dp} on CPUs" if layout.dp > 1 else f"{inside} on CPUs"
     gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
         return f"{inside} = {gpus}" + ("; one lost GPU stops all" if ranks.gpus > 1 else "")
@@ -292,5 +300,19 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
 
 def _fleet(plan: ServingPlan, ranks: Ranks) -> Iterator[str]:
     replicas = plan.fleet.replicas.only
-    if replicas is not None and replicas != 1:
-        yield f"  fleet     {replicas} replicas × {ranks.gpus} GPUs = {replicas * ranks.gpus} GPUs"
+    if replicas is not None and replicas != 1 and not plan.placement.wants_gpu:
+        yield f"  fleet     {replicas} replicas"
+    elif replicas is not None and (replicas != 1 or _reserved(plan, ranks.gpus) != ranks.gpus):
+        each, pods = _reserved(plan, ranks.gpus), plan.placement.pods_per_group.only or 1
+        one = f"{pods} pods × {each // pods}" if pods > 1 and each % pods == 0 else str(each)
+        total = replicas * each
+        yield f"  fleet     {counted(replicas, 'replica')} × {one} GPUs = {total} GPUs"
+
+
+def _reserved(plan: ServingPlan, needed: int) -> int:
+    """GPUs that the pods of one replica are given, where that is more than the ranks need."""
+    placement = plan.placement
+    each, pods = placement.gpus_per_pod.only, placement.pods_per_group.only
+    if placement.shared or not isinstance(each, int) or pods is None:
+        return needed
+    return max(needed, each * pods)
