@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ruamel.yaml import YAML
 from shardlint.engines import builtin as engines
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins
 from shardlint.project import Project, Setup
 from shardlint.readers import builtin as readers
@@ -68,7 +69,7 @@ class Fact(NamedTuple):
 
 
 def built_in() -> Setup:
-    return Setup(Plugins([engines, readers, reports]))
+    return Setup(Plugins([engines, platforms, readers, reports]))
 
 
 def entries(corpus: Path) -> tuple[Entry, ...]:

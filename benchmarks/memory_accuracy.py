@@ -33,6 +33,7 @@ from shardlint.engines import builtin as engines
 from shardlint.estimates.asked import EstimateError, asked_of
 from shardlint.estimates.estimator import Estimate, Estimator
 from shardlint.hardware.table import Devices
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
@@ -111,7 +112,7 @@ def question(row: Row, devices: Devices) -> dict[str, Any]:
 
 
 def judged(evidence: Iterable[Row], models: Path) -> list[Judged]:
-    setup = Setup(Plugins([engines, readers, reports]))
+    setup = Setup(Plugins([engines, platforms, readers, reports]))
     estimator, checkpoints = Estimator(setup), Checkpoints(models)
     devices, found = setup.devices, []
     for row in evidence:

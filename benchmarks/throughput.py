@@ -24,6 +24,7 @@ from shardlint.estimates.asked import Asked
 from shardlint.estimates.estimator import Estimator
 from shardlint.models.catalogue import Catalogue
 from shardlint.plan import Layout, Options, Releases
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
@@ -71,7 +72,7 @@ def constraint_microseconds(name: str) -> float:
 
 def estimate_microseconds(name: str) -> float:
     """One estimate after the first, over layouts of up to 64 GPUs of one model."""
-    estimator = Estimator(Setup(Plugins([engines, readers, reports])))
+    estimator = Estimator(Setup(Plugins([engines, platforms, readers, reports])))
     powers = [2**n for n in range(4)]
     questions = [
         Asked(model=name, gpu="H100-SXM-80GB", engine_version="0.33.0", tp=tp, pp=pp, dp=dp,

@@ -24,10 +24,12 @@ import kinds_page
 from click.testing import CliRunner
 from shardlint import cli, config
 from shardlint.engines import builtin as engines
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins, Rule
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
 from shardlint.reports import builtin as reports
+from shardlint.sizing import parameters
 from shardlint_schemas import schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +37,7 @@ RULES = "docs/rules"
 MARKED = ("README.md", "CONTRIBUTING.md")
 MARK = re.compile(r"(<!-- generated: ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTICE = "<!-- Made by scripts/build_docs.py from {}: change that instead. -->\n\n"
-BUILT_IN = Plugins([engines, readers, reports])
+BUILT_IN = Plugins([engines, platforms, readers, reports])
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -226,8 +228,8 @@ def _linked(value: Schema, root: Schema) -> str:
 
 ESTIMATE = """\
 `shardlint estimate` says what one GPU of a replica holds, the fullest of them: weights, what the
-engine needs beside them, and the KV cache that is left. `--format json` gives the same as
-[JSON](json.md).
+engine needs beside them, and the KV cache that is left. With `--isl` and `--osl` it says how fast a
+replica is. `--format json` gives the same as [JSON](json.md).
 
 ## Options and keys
 
@@ -265,7 +267,9 @@ leaves: they are shown as large as the server takes them to be when it chooses t
 Layers with a sliding window have a smaller pool in some classes of models, and recurrent layers one
 of their own, both in a fixed ratio. Tokens of compressed entries are not counted. Of TensorRT-LLM
 the PyTorch backend is meant; its activations are estimated from shapes, and tokens of models with
-sliding windows, recurrent layers or sparse attention are not counted.
+sliding windows, recurrent layers or sparse attention are not counted. Its KV cache is stored as the
+checkpoint asks for; where that is not known, weights in FP8 (not in blocks) or NVFP4 are taken to
+come with an FP8 cache, as ModelOpt writes them.
 
 ## Verdict
 
@@ -277,6 +281,38 @@ servers print all that is needed: they take the widest band of all logs, and the
 Where a model has several groups of layers, some releases of vLLM log the tokens of the cache
 divided among them. `kv_cache_tokens` is what the log says; requests and the longest context count
 what really fits.
+
+## Throughput
+
+With `--isl` and `--osl`: output tokens a second, the time between two tokens of one request, a
+bound on the time to the first one, and what holds the replica back. `--concurrency` is the number
+of requests at the same time in each replica; without it, as many as fit. `--replicas` multiplies
+the tokens a second, nothing else. Where `--max-model-len` is not stated and the default does not
+fit, the longest request is taken to be that of the workload.
+
+One decode step is added up: reading weights and KV cache, computing, exchange between ranks, a
+fixed price of each layer and request; prefill takes its time from the steps. {rows:,} measured
+replicas gave the {count} parameters. Here is how far off it was on models and cards that the
+parameters had not seen ({folds} parts, each foretold from the others). Order is the share of pairs
+of layouts, at the same number of requests per GPU, that are put in the right order, beside the rule
+that the fewest GPUs per replica win; regret is what the chosen layout loses against the best.
+
+{scores}
+- `measured`: a plain dense model, with tensor and data parallelism inside of one link domain, on
+  {cards},
+  with {served}, in 16 bits, FP8 or FP4, with {isl} input
+  and {osl} output tokens. Nine of ten measurements lay between {measured} of the estimate.
+- `weak`: mixtures of experts, whose layouts are put in no better order than by the simple rule;
+  tensor parallelism over PCIe, pipeline stages, other attention, cards, engines, formats,
+  workloads outside of those. Nine of ten lay between {weak} of the estimate, where such were
+  measured; the report shows only that range.
+- `not_modelled`: no number. Ranks that exchange activations over more than one link domain, reuse
+  of prefixes, prefill apart from decode, speculative decoding, context parallelism, starts without
+  CUDA graphs, weights in host memory, cards that are not by NVIDIA or AMD. Reuse of prefixes is not
+  seen at all: a server that has it is faster.
+
+The bound on the time to the first token held for nine of ten measurements; it is about twice what
+is usual.
 
 ## Batch
 
@@ -297,8 +333,39 @@ def estimates() -> str:
     keys = table(
         ["option", "value", "meaning"], [[a, b.replace("|", " or "), c] for a, b, c in rows]
     )
-    text = ESTIMATE.format(keys=keys, engines="\n".join(_engines()))
+    text = ESTIMATE.format(keys=keys, engines="\n".join(_engines()), **_throughput())
     return f"{NOTICE.format('scripts/build_docs.py')}# Estimates\n\n{text}"
+
+
+def _throughput() -> dict[str, Any]:
+    """What the parameters of throughput rest on."""
+    kept = parameters.table()
+    checked, seen = kept["cross_validation"], kept["seen"]
+    head = ["", "replicas", "median error", "pairs", "order", "fewest GPUs", "regret",
+            "fewest GPUs"]  # fmt: skip
+    rows = [
+        [name, f"{one['rows']:,}", f"{one['median']:.1%}", f"{one['pairs']:,}",
+         *(f"{one[key]:.1%}" for key in ("order", "naive", "regret", "naive_regret"))]
+        for name, one in checked.items() if name != "folds"
+    ]  # fmt: skip
+    *cards, last = seen["cards"]
+    ranges = {
+        grade: " and ".join(f"{end:.2f}" for end in one["range"])
+        for grade, one in kept["error"].items()
+    }
+    spans = {name: " to ".join(f"{end:,}" for end in seen[name]) for name in ("isl", "osl")}
+    return {
+        "rows": kept["rows"],
+        "count": sum("range" in item for item in kept["parameters"].values()),
+        "folds": checked["folds"],
+        "scores": table(head, rows),
+        "cards": f"{', '.join(cards)} or {last}",
+        "served": " or ".join(
+            engine.label for engine in engines.shardlint_engines() if engine.name in seen["engines"]
+        ),
+        **ranges,
+        **spans,
+    }
 
 
 SHARE_OF = {

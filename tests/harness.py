@@ -11,6 +11,7 @@ from shardlint.config import Machines, Settings
 from shardlint.engines import builtin as engines
 from shardlint.known import Known
 from shardlint.linter import lint
+from shardlint.platforms import builtin as platform_builtins
 from shardlint.plugins import Finding, Hardware, Plugins, Result
 from shardlint.project import Project, Setup
 from shardlint.readers import builtin as readers
@@ -18,7 +19,7 @@ from shardlint.reports import builtin as reports
 
 
 def plugins() -> Plugins:
-    return Plugins([engines, readers, reports])
+    return Plugins([engines, platform_builtins, readers, reports])
 
 
 def setup(
@@ -30,6 +31,7 @@ def setup(
     network: str | None = None,
     link: str | None = None,
     engine_version: Mapping[str, str] | None = None,
+    platforms: Mapping[str, str] | None = None,
     models: Mapping[str, Mapping[str, Any]] | None = None,
     **settings: Any,
 ) -> Setup:
@@ -41,6 +43,7 @@ def setup(
     told = Settings(
         models=MappingProxyType(dict(models or {})),
         engines=MappingProxyType(dict(engine_version or {})),
+        platforms=MappingProxyType(dict(platforms or {})),
         hardware=Machines(),
         **settings,
     )

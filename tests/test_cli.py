@@ -273,12 +273,10 @@ def test_unknown_format_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["json", "sarif", "lsp"])
 def test_json_stands_alone_on_standard_output(name: str) -> None:
-    """Also where something has to be told about the configuration."""
-    write("shardlint.toml", '[platforms]\nkserve = "0.14"\n')
     write("serve.sh", HEADS + "vllm serve Qwen/Qwen3-8B -tp $TP\n")
     result = run("check", "--format", name)
     json.loads(result.stdout)
-    assert result.stderr.endswith("shardlint.toml: [platforms] is accepted, and nothing reads it\n")
+    assert "" == result.stderr
 
 
 @pytest.mark.parametrize("name", ["concise", "json", "sarif", "github", "lsp"])
@@ -318,6 +316,9 @@ def test_output_is_the_same_for_any_order_of_paths() -> None:
             "c.toml:1:2: unknown key 'hardwre'; did you mean 'hardware'?",
         ),
         ('[engines]\nvlm = "1"\n', "c.toml:2:1: unknown engine 'vlm'"),
+        ('[platforms]\nkserv = "1"\n', "c.toml:2:1: unknown platform 'kserv'"),
+        ('[[overlay]]\nfiles = ["a.yaml"]\n', "c.toml:2:10: no such file: a.yaml"),
+        ('[[pool]]\ngpu = "H100x"\n', "c.toml:2:7: unknown card 'H100x'; did you mean 'H100'?"),
         ('select = ["SL999"]\n', "c.toml:1:11: unknown rule 'SL999'"),
         ('fail-on = "eror"\n', "c.toml:1:11: 'fail-on' must be error, warning or info"),
         ("a = \n", "c.toml:1:5: not TOML"),
@@ -385,10 +386,38 @@ def test_engine_version_fills_in_where_no_tag_says_it() -> None:
     assert ["warning", "error"] == severities
 
 
+GROUP = """\
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: llm}
+spec:
+  predictor:
+    model:
+      modelFormat: {name: huggingface}
+      runtime: kserve-huggingfaceserver-multinode
+      storageUri: pvc://models/qwen
+    workerSpec: {tensorParallelSize: 8, pipelineParallelSize: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes"),
+    [((), 16), (("--engine-version", "kserve=0.15.1"), 16), (("--config", "old.toml"), 2),
+     (("--config", "old.toml", "--engine-version", "kserve=0.16.0"), 16)],
+)  # fmt: skip
+def test_release_of_a_platform_is_told_like_that_of_an_engine(
+    arguments: tuple[str, ...], nodes: int
+) -> None:
+    write("old.toml", '[platforms]\nkserve = "0.15.0"\n')
+    write("isvc.yaml", GROUP)
+    result = run("inspect", "isvc.yaml", "--format", "json", *arguments)
+    assert nodes == json.loads(result.stdout)["plans"][0]["effective"]["nodes"]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("vlm=0.33.0", "--engine-version vlm=0.33.0: unknown engine 'vlm'; known are vllm, sglang"),
+        ("vlm=0.33.0", "--engine-version vlm=0.33.0: unknown engine or platform 'vlm'; known are"),
         ("vllm", "--engine-version vllm: write NAME=VERSION, such as vllm=0.33.0"),
     ],
 )

@@ -193,7 +193,6 @@ def test_nothing_said_is_nothing_known() -> None:
     said = Settings()
     assert ((), (), None) == (said.select, said.ignore, said.fail_on)
     assert Machines() == said.hardware
-    assert () == said.unused
     assert Path() == said.folder
 
 
@@ -266,15 +265,6 @@ def test_workload_pools_and_overlays_are_kept(load: Load) -> None:
     assert ("base.yaml", "prod.yaml") == said.overlays[0]["files"]
 
 
-def test_tables_that_nothing_reads_are_named(load: Load) -> None:
-    expected = ("[[overlay]]", "[platforms]", "[[pool]]")
-    assert expected == load(FULL).unused
-
-
-def test_tables_that_are_read_are_not_named(load: Load) -> None:
-    assert () == load('[engines]\nvllm = "0.8.5"\n[hardware]\nnodes = 1\n').unused
-
-
 def test_settings_cannot_be_changed(load: Load) -> None:
     said = load(FULL)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -288,7 +278,7 @@ def test_pyproject_is_read_from_its_table(tmp_path: Path) -> None:
     path = write(tmp_path, "pyproject.toml", text)
     said = config.load(path, "pyproject.toml")
     assert ("SL2",) == said.ignore
-    assert ("[[tool.shardlint.pool]]",) == said.unused
+    assert 1 == len(said.pools)
 
 
 def test_file_of_another_name_is_read_from_the_top(tmp_path: Path) -> None:
@@ -964,16 +954,6 @@ def test_schema_describes_every_key() -> None:
         for name, it in properties(whole)
     }
     assert [] == [name for name, has in described.items() if not has]
-
-
-def test_schema_says_which_tables_nothing_reads_yet() -> None:
-    tables = schema("config")["properties"]
-    unread = [
-        name
-        for name in tables
-        if tables[name]["description"].startswith("Accepted and checked; nothing")
-    ]
-    assert list(config.UNREAD) == sorted(unread)
 
 
 def tables(node: Any) -> Iterator[dict[str, Any]]:

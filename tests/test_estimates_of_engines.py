@@ -13,6 +13,7 @@ from shardlint import cli
 from shardlint.engines import builtin as engines
 from shardlint.estimates.asked import asked_of
 from shardlint.estimates.estimator import Estimate, Estimator
+from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
@@ -23,7 +24,7 @@ GIB = 1 << 30
 
 
 def estimated(**asked: Any) -> Estimate:
-    setup = Setup(Plugins([engines, readers, reports], discover=False))
+    setup = Setup(Plugins([engines, platforms, readers, reports], discover=False))
     return Estimator(setup).estimate(asked_of(asked))
 
 

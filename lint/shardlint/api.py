@@ -40,8 +40,10 @@ from shardlint.plan import (
     SharedMemory,
     Site,
     at_most,
+    by_release,
     divides,
     divides_either,
+    series,
 )
 from shardlint.plugins import (
     ConstraintRule,
@@ -50,6 +52,7 @@ from shardlint.plugins import (
     Found,
     LayoutRule,
     Note,
+    Platform,
     Plugins,
     Problem,
     ReadContext,
@@ -108,6 +111,7 @@ __all__ = [
     "Origin",
     "Partner",
     "Placement",
+    "Platform",
     "Plugins",
     "Position",
     "Problem",
@@ -148,6 +152,7 @@ __all__ = [
     "accepted",
     "apply",
     "at_most",
+    "by_release",
     "choice",
     "combine",
     "decide",
@@ -162,5 +167,6 @@ __all__ = [
     "ranks_of",
     "refuses",
     "says",
+    "series",
     "told",
 ]  # fmt: skip

@@ -83,7 +83,7 @@ world_options = options(
     click.option("--network", type=click.Choice(["rdma", "ethernet", "none"]),
                  help="Network between the nodes."),
     click.option("--engine-version", "versions", multiple=True, metavar="NAME=VERSION",
-                 help="Release where the files state none."),
+                 help="Release of an engine or a platform where the files state none."),
     online_option,
     click.option("--stdin-filename", default="stdin", show_default=True,
                  help="Name of the text on standard input."),
@@ -118,11 +118,12 @@ def explained() -> Iterator[None]:
 
 def _plugins() -> Plugins:
     from shardlint.engines import builtin as engines
+    from shardlint.platforms import builtin as platforms
     from shardlint.plugins import Plugins
     from shardlint.readers import builtin as readers
     from shardlint.reports import builtin as reports
 
-    return Plugins([engines, readers, reports])
+    return Plugins([engines, platforms, readers, reports])
 
 
 def _settings(config: str | None) -> Settings:
@@ -155,17 +156,18 @@ def _setup(
     plugins, settings = _plugins(), _settings(config)
     _check_rules(settings, plugins, (*_split(select), *_split(ignore)))
     setup = Setup(plugins, settings)
+    engines, platforms = _versions(versions, setup)
     settings = configuration.overridden(
         settings, select=_split(select), ignore=_split(ignore), nodes=nodes, network=network,
-        engines=_versions(versions, setup), online=online or None,
+        engines=engines, platforms=platforms, online=online or None,
     )  # fmt: skip
-    _check_engines(settings, setup)
+    _check_names(settings, setup)
     setup = Setup(plugins, settings)
     _check_models(setup)
-    for table in settings.unused:
-        name = settings.document.source.name if settings.document else configuration.FILE
-        click.echo(f"shardlint: {name}: {table} is accepted, and nothing reads it", err=True)
-    return Setup(plugins, settings, _hardware(setup, gpu))
+    _check_overlays(settings)
+    setup = Setup(plugins, settings, *_hardware(setup, gpu, nodes, network))
+    _ = setup.pools  # a mistake in one is told before anything is read
+    return setup
 
 
 def _check_models(setup: Setup) -> None:
@@ -192,35 +194,64 @@ def _check_rules(settings: Settings, plugins: Plugins, named: tuple[str, ...]) -
         raise Failure(message)
 
 
-def _versions(versions: tuple[str, ...], setup: Setup) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _versions(versions: tuple[str, ...], setup: Setup) -> tuple[dict[str, str], dict[str, str]]:
+    """Releases of engines and of platforms; a name that both have is an engine's."""
+    engines: dict[str, str] = {}
+    platforms: dict[str, str] = {}
     for item in versions:
         name, equals, release = item.partition("=")
         if not equals or not release:
             raise Failure(f"--engine-version {item}: write NAME=VERSION, such as vllm=0.33.0")
-        engine = setup.engine(name)
-        if engine is None:
-            names = ", ".join(engine.name for engine in setup.engines)
-            raise Failure(f"--engine-version {item}: unknown engine {name!r}; known are {names}")
-        found[engine.name] = release
-    return found
+        engine, platform = setup.engine(name), setup.platform(name)
+        if engine is not None:
+            engines[engine.name] = release
+        elif platform is not None:
+            platforms[platform.name] = release
+        else:
+            engine_names = [one.name for one in setup.engines]
+            names = ", ".join((*engine_names, *(one.name for one in setup.platforms)))
+            raise Failure(
+                f"--engine-version {item}: unknown engine or platform {name!r}; known are {names}"
+            )
+    return engines, platforms
 
 
-def _check_engines(settings: Settings, setup: Setup) -> None:
+def _check_names(settings: Settings, setup: Setup) -> None:
     for name in settings.engines:
         if setup.engine(name) is None:
             raise settings.error(("engines", name), f"unknown engine {name!r}", key=True)
+    for name in settings.platforms:
+        if setup.platform(name) is None:
+            raise settings.error(("platforms", name), f"unknown platform {name!r}", key=True)
 
 
-def _hardware(setup: Setup, gpu: str | None) -> Hardware:
-    """The machines as the command line says, over the configuration."""
-    from shardlint.known import Known
-    from shardlint.plugins import Hardware
+def _check_overlays(settings: Settings) -> None:
+    for at, table in enumerate(settings.overlays):
+        for place, file in enumerate(table["files"]):
+            if not (settings.folder / file).is_file():
+                raise settings.error(("overlay", at, "files", place), f"no such file: {file}")
 
+
+def _hardware(
+    setup: Setup, gpu: str | None, nodes: int | None, network: str | None
+) -> tuple[Hardware, Hardware]:
+    """The machines as the command line says over the table [hardware], and as it says alone."""
     told = setup.settings.hardware
     option = _gpu(setup, gpu)
     per_node = (option.per_node if option else None) or told.gpus_per_node
     link = (option.link if option else None) or told.link
+    every = _machines(setup, option, per_node, told.nodes, told.network, link)
+    asked = option if gpu is not None else None
+    size, joined = (asked.per_node, asked.link) if asked else (None, None)
+    return every, _machines(setup, asked, size, nodes, network, joined)
+
+
+def _machines(
+    setup: Setup, option: GpuOption | None, per_node: int | None, nodes: int | None,
+    network: str | None, link: str | None,
+) -> Hardware:  # fmt: skip
+    from shardlint.known import Known
+    from shardlint.plugins import Hardware
 
     def known(value: Any) -> Known[Any]:
         return Known.unset() if value is None else Known.of(value, how="derived")
@@ -228,8 +259,8 @@ def _hardware(setup: Setup, gpu: str | None) -> Hardware:
     return Hardware(
         gpu=setup.devices.device(option) if option else Known.unset(),
         gpus_per_node=known(per_node),
-        nodes=known(told.nodes),
-        network=known(told.network),
+        nodes=known(nodes),
+        network=known(network),
         link=known(link),
     )
 
@@ -501,7 +532,7 @@ asked_options = options(
 def estimate(
     batch: str | None, report: str, online: bool, config: str | None, **given: Any
 ) -> None:
-    """Estimate the memory of one GPU: weights, KV cache, what is needed beside them.
+    """Estimate the memory of one GPU, and with --isl and --osl how fast a replica is.
 
     With --batch, options stand in where a line states nothing, and the exit code is 1 if some line
     could not be answered.

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 FILE = "shardlint.toml"
 PYPROJECT = "pyproject.toml"
-UNREAD = ("overlay", "platforms", "pool")
-"""Tables that are accepted and checked, and that nothing reads yet; the schema says so too."""
-
 MAX_SHOWN = 60
 
 
@@ -110,8 +107,7 @@ class Settings:
     """What the user says; empty and None where nothing is said. Nothing in it can be changed.
 
     `models` hold fields of ModelFacts, or `config` (a Path, joined to the folder of the file) or
-    `base`. `unused` are the tables that were accepted and that nothing reads yet, as they are
-    written: "[workload]", "[[pool]]".
+    `base`.
     """
 
     select: tuple[str, ...] = ()
@@ -128,7 +124,6 @@ class Settings:
     workload: Mapping[str, Any] = field(default_factory=_nothing)
     pools: tuple[Mapping[str, Any], ...] = ()
     overlays: tuple[Mapping[str, Any], ...] = ()
-    unused: tuple[str, ...] = ()
     path: Path | None = None
     document: Document | None = field(default=None, repr=False, compare=False)
 
@@ -252,16 +247,9 @@ def _settings(data: dict[str, Any], path: Path, document: Document) -> Settings:
         workload=frozen.get("workload", _nothing()),
         pools=frozen.get("pool", ()),
         overlays=frozen.get("overlay", ()),
-        unused=tuple(_written(name, data[name], document) for name in UNREAD if name in data),
         path=path,
         document=document,
     )
-
-
-def _written(name: str, value: object, document: Document) -> str:
-    if not isinstance(value, list | dict):
-        return name
-    return document.header((name, 0) if isinstance(value, list) else (name,))
 
 
 def _models(models: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

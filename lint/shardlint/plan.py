@@ -7,14 +7,15 @@ dataclasses here (`Layout`, `ModelFacts`, `Device`, `Ranks`, `Constraint`): numb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from shardlint.known import Known, Text, combine
+from shardlint.known import Case, Known, T, Text, combine
 from shardlint.matrices import Block, StateGroup
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Span
@@ -59,6 +60,39 @@ class Releases:
         since_v, until_v = version(since) if since else None, version(until) if until else None
         assert low is not None and high is not None
         return not (since_v and high < since_v) and not (until_v and low >= until_v)
+
+
+def series(text: str) -> Releases | None:
+    """The releases that a version means: one, or with two numbers all of that series."""
+    plain = re.sub(r"\.[x*]$", "", text.strip())
+    found = version(plain)
+    if found is None or found.local is not None or len(found.release) < 2:
+        return None
+    if len(found.release) > 2 or found.is_prerelease:
+        return Releases(str(found), str(found))
+    return Releases(str(found), f"{found}.{LAST_OF_SERIES}")
+
+
+LAST_OF_SERIES = 999
+
+
+def by_release(
+    label: str, releases: Known[Releases], since: str, new: Known[T], old: Known[T]
+) -> Known[T]:
+    """What holds `since` a release, and before: one of the two, or both as what is possible."""
+    if not releases.is_known or all(span.within(since, None) for span in releases.values):
+        return new
+    if not any(span.meets(since, None) for span in releases.values):
+        return old
+    if not (new.is_known and old.is_known):
+        return new if not new.is_known else old
+    if new.values == old.values:
+        return new
+    both = ((new, f"{since} or newer"), (old, f"older than {since}"))
+    cases = tuple(
+        Case(case.value, (*case.given, (label, when))) for fact, when in both for case in fact.cases
+    )
+    return replace(new, cases=cases, assumes=new.assumes | old.assumes)
 
 
 # ------------------------------------------------------------------- plain facts of one world
@@ -210,7 +244,8 @@ class Device:
     """One accelerator as the scheduler hands it out; memory in MiB as engines see it, or with
     `memory_kind` "driver" as the driver prints it.
 
-    `driver_mib` is what the driver's tools print of the same card.
+    `driver_mib` is what the driver's tools print of the same card. `link_gbps` are GB/s of the link
+    in one direction.
 
     `peer_report` is a public report of copies from GPU to GPU that hang on this board.
     """
@@ -225,6 +260,7 @@ class Device:
     compute_capability: str | None = None
     link: str | None = None
     link_domain: int | None = None
+    link_gbps: float | None = None
     bf16_tflops: float | None = None
     fp8_tflops: float | None = None
     fp4_tflops: float | None = None
@@ -518,6 +554,10 @@ class Placement:
     `ready_probe` the one that must succeed before the pod counts as ready;
     `ordered`: pods of one object start one after the other, each when the one before is ready.
 
+    `node_labels` are the labels that a node must have, one map for each way to be taken; a label
+    has the values of which one is asked for, none where they are not known. `pool` is the pool of
+    the configuration that the plan runs in, `price` what one GPU of it costs in an hour.
+
     `capacity` is the number of devices of the Ray cluster that must have a place for the ranks, at
     its largest; `driver_devices` that of its node on which the engine itself is started.
 
@@ -542,6 +582,9 @@ class Placement:
     gpu_label: Known[str] = Known.unset()
     gpus_per_node: Known[int] = Known.unset()
     nodes: Known[int] = Known.unset()
+    node_labels: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    pool: Known[str] = Known.unset()
+    price: Known[float] = Known.unset()
     network: Known[str] = Known.unset()
     link: Known[str] = Known.unset()
     link_domain: Known[int] = Known.unset()
@@ -682,8 +725,9 @@ class Refused:
 class Remark:
     """What there is to say about a word that the engine's parser accepts.
 
-    `kind`: "deprecated", "redundant", "abbreviated", "ignored" or "conflict". `flag` is the
-    option's place among those of the plan, `replaced_by` what to write for it.
+    `kind`: "deprecated", "redundant", "abbreviated", "ignored", "conflict" or "upkeep" (of the
+    engine itself). `flag` is the option's place among those of the plan, `replaced_by` what to
+    write for it.
     """
 
     kind: str
@@ -753,6 +797,8 @@ class ServingPlan:
     """The id of the group of plans that do its requests together."""
     platform: str | None = None
     """The operator or chart that makes pods of it."""
+    platform_releases: Known[Releases] = Known.unset()
+    """The releases of it that are possible, where something is known of them."""
     namespace: str | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Labels of the pods, which selectors look at."""
@@ -908,7 +954,7 @@ class Reading:
     """What an engine makes of a launch: where its options start and what they say.
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
-    whatever its options say.
+    whatever its options say. `variables` are the facts that a variable states, with its text.
     """
 
     engine: str
@@ -926,3 +972,4 @@ class Reading:
     releases: Known[Releases] = Known.unset()
     """Those of the possible releases that take every word, where only some do."""
     counted: tuple[str, ...] = ()
+    variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))

@@ -39,6 +39,7 @@ from shardlint.plan import (
     Router,
     Scaler,
     ServingPlan,
+    series,
 )
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Position, Source, Span
@@ -158,7 +159,10 @@ class World:
             if f"layout.{item.name}" in self.values:
                 made[item.name] = getattr(self.layout, item.name)
                 continue
-            known = getattr(self.plan.effective, item.name).values
+            fact: Known[Any] = getattr(self.plan.effective, item.name)
+            if fact.is_unset:
+                continue  # the engine has no such thing
+            known = fact.values
             if len(known) != 1:
                 return None
             made[item.name] = known[0]
@@ -599,9 +603,14 @@ class ReadContext:
     """Node labels to the number of devices of such a node; unknown if they do not tell."""
     told: Mapping[str, str] = field(default_factory=dict)
     """The release of an engine that the user names; it counts where the file states none."""
+    platforms: tuple[Platform, ...] = ()
+    told_platforms: Mapping[str, str] = field(default_factory=dict)
+    """The release of a platform that the user names, by its name."""
     files: Files = NoFiles()
     readers: tuple[Reader, ...] = ()
     """All readers: some can be asked for one object that another one put together."""
+    overlays: tuple[tuple[str, ...], ...] = ()
+    """Files of values that are deployed as one, by name: a later one wins."""
     siblings: tuple[Any, ...] = ()
     """The objects of the same file, or built along (`readers.objects.Object`)."""
 
@@ -612,6 +621,18 @@ class ReadContext:
         if found.how != "defaulted" or not names:
             return found
         return engine.versions(Known.of(self.told[names[0]]))
+
+    def platform(self, name: str, stated: Known[str] | None = None) -> Known[Releases]:
+        """The releases that a platform can have: as a file states, else as told, else as read."""
+        found = next((one for one in self.platforms if name in (one.name, *one.aliases)), None)
+        if stated is not None and stated.only is not None and (span := series(stated.only)):
+            return replace(Known.of(span), origin=stated.origin, related=stated.related)
+        told = self.told_platforms.get(found.name if found is not None else name)
+        if told is not None and (span := series(told)) is not None:
+            return Known.of(span, how="derived")
+        if found is None or found.releases is None:
+            return Known.unset()
+        return Known.of(found.releases, how="defaulted")
 
 
 @record
@@ -644,6 +665,8 @@ class ReadResult:
     absorbs: tuple[Absorbed, ...] = ()
     scalers: tuple[Scaler, ...] = ()
     skipped: str | None = None
+    instead: bool = False
+    """What other readers find in the file does not count."""
 
 
 @record
@@ -662,6 +685,23 @@ class RunFacts:
     problems: tuple[Problem, ...] = ()
     broken: tuple[BrokenPlugin, ...] = ()
     unused: tuple[Unused, ...] = ()
+
+
+class Platform(Protocol):
+    """An operator, a chart or cluster software that makes pods of what a file says.
+
+    `releases` are those that its facts were read in, None where none is named. Readers ask
+    `ReadContext.platform` for the release, and decide by it what differs among releases.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+    @property
+    def releases(self) -> Releases | None: ...
 
 
 class Reader(Protocol):
@@ -700,6 +740,10 @@ class Hooks:
     @hookspec
     def shardlint_readers(self) -> Iterable[Reader]:  # type: ignore[empty-body]
         """Readers of further file formats, asked in order."""
+
+    @hookspec
+    def shardlint_platforms(self) -> Iterable[Platform]:  # type: ignore[empty-body]
+        """Platforms, whose releases the user may tell of."""
 
     @hookspec
     def shardlint_models(self) -> Iterable[Mapping[str, Any]]:  # type: ignore[empty-body]
@@ -777,6 +821,9 @@ class Plugins:
 
     def readers(self) -> tuple[Reader, ...]:
         return tuple(self._ask("shardlint_readers"))
+
+    def platforms(self) -> tuple[Platform, ...]:
+        return tuple(self._ask("shardlint_platforms"))
 
     def models(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self._ask("shardlint_models"))

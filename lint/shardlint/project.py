@@ -19,11 +19,22 @@ from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
-from shardlint.plan import Device, ModelFacts, Neighbour, Placement, Router, Scaler, ServingPlan
+from shardlint.plan import (
+    Device,
+    ModelFacts,
+    Neighbour,
+    Placement,
+    Releases,
+    Router,
+    Scaler,
+    ServingPlan,
+    series,
+)
 from shardlint.plugins import (
     Absorbed,
     BrokenPlugin,
     Hardware,
+    Platform,
     Plugins,
     Problem,
     ReadContext,
@@ -36,6 +47,7 @@ from shardlint.source import DecodeError, Origin, Source, Span
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+    from shardlint.hardware.pools import Pool, Taken
     from shardlint.hardware.table import Devices
     from shardlint.models.catalogue import Catalogue
     from shardlint.models.hub import Hub
@@ -57,10 +69,21 @@ class Setup:
     plugins: Plugins
     settings: Settings = field(default_factory=Settings)
     hardware: Hardware = Hardware()
+    """What is said of the machines by the command line, over the table [hardware]."""
+    asked: Hardware = Hardware()
+    """What of it the command line says, which wins over a pool too."""
 
     @cached_property
     def engines(self) -> tuple[Engine, ...]:
         return self.plugins.engines()
+
+    @cached_property
+    def platforms(self) -> tuple[Platform, ...]:
+        return self.plugins.platforms()
+
+    def platform(self, name: str) -> Platform | None:
+        """A platform by its name or another name of it."""
+        return next((one for one in self.platforms if name in (one.name, *one.aliases)), None)
 
     @cached_property
     def readers(self) -> tuple[Reader, ...]:
@@ -71,6 +94,23 @@ class Setup:
         from shardlint.hardware.table import Devices
 
         return Devices(extra=self.plugins.hardware(), custom=self.settings.gpus)
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools of the configuration; raises ConfigError."""
+        if not self.settings.pools:
+            return ()
+        from shardlint.hardware.pools import pools
+
+        return pools(self.settings, self.devices)
+
+    def taken(self, placement: Placement) -> Taken | None:
+        """The pools that a plan can run on, None where there are none or it takes no GPU."""
+        if not self.pools or not placement.wants_gpu:
+            return None
+        from shardlint.hardware.pools import taken
+
+        return taken(self.pools, placement, self.asked.gpu)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -86,6 +126,24 @@ class Setup:
             labels=self._labelled,
             node_size=lambda labels: self.devices.count_from_labels(labels),
             told=self.settings.engines,
+            platforms=self.platforms,
+            overlays=self.overlays,
+            told_platforms={
+                platform.name: release
+                for name, release in self.settings.platforms.items()
+                if (platform := self.platform(name)) is not None
+            },
+        )
+
+    @cached_property
+    def overlays(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the files of each [[overlay]]."""
+        root, folder = Path.cwd().resolve(), self.settings.folder
+        return tuple(
+            tuple(
+                _display(root / folder / file, root, str(folder / file)) for file in table["files"]
+            )
+            for table in self.settings.overlays
         )
 
     @cached_property
@@ -410,7 +468,8 @@ def _read_path(
     looks = given or _looks(setup, data)
     if not given and b"\0" in data[:8192] and not (looks and _is_manifest(path)):
         return None
-    if not looks and not _named(setup, path):
+    layered = any(name in files for files in setup.overlays)
+    if not looks and not layered and not _named(setup, path):
         return None
     reading = read_bytes(setup, name, data, library)
     told = reading.plans or reading.problems or reading.absorbs or reading.broken
@@ -489,6 +548,7 @@ def read_source(setup: Setup, source: Source, library: Library | None = None) ->
         except Exception as error:  # fence: one file
             what = f"{source.name}: {type(error).__name__}: {error}"
             broken.append(BrokenPlugin(f"reader {reader.name}", None, what))
+    results = [result for result in results if result.instead] or results
     skips = [result.skipped for result in results if result.skipped]
     return Reading(
         source,
@@ -516,6 +576,7 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
         stored_as=_stored_as(plan, project),
         placement=_placement(plan, setup),
         told=_told(plan, setup),
+        platform_releases=_platform_releases(plan, setup),
     )
     if engine is None or not engine.checked:
         return placed
@@ -550,10 +611,13 @@ def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:
 
 def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
     """What the user says of facts that the file states itself, and otherwise."""
-    found: dict[str, Known[Any]] = {}
-    told, stated = setup.hardware.gpu, plan.placement.gpu
-    if told.is_known and stated.is_known and not set(told.values) & set(stated.values):
-        found["gpu"] = told
+    found = dict(_told_of_nodes(plan.placement, setup))
+    stated, platform = plan.platform_releases, setup.platform(plan.platform or "")
+    release = setup.context.told_platforms.get(platform.name) if platform is not None else None
+    span = series(release) if release is not None else None
+    pinned = stated.how == "stated" and stated.is_known
+    if release is not None and span is not None and pinned and not _meet(span, stated.values):
+        found["platform_version"] = Known.of(release)
     engine = setup.engine(plan.engine)
     names = (engine.name, *engine.aliases) if engine is not None else ()
     for name in names:
@@ -564,6 +628,53 @@ def _told(plan: ServingPlan, setup: Setup) -> Mapping[str, Known[Any]]:
         if said.how != "defaulted" and said.values != plan.versions.values:
             found["engine_version"] = Known.of(release)
     return MappingProxyType(found)
+
+
+def _meet(one: Releases, others: Iterable[Releases]) -> bool:
+    return any(one.meets(item.first, None) and item.meets(one.first, None) for item in others)
+
+
+def _platform_releases(plan: ServingPlan, setup: Setup) -> Known[Releases]:
+    """The releases of its platform: as its reader found, else as told, else as read."""
+    if plan.platform is None or not plan.platform_releases.is_unset:
+        return plan.platform_releases
+    return setup.context.platform(plan.platform)
+
+
+def _told_of_nodes(stated: Placement, setup: Setup) -> Iterator[tuple[str, Known[Any]]]:
+    """What the command line, a pool or the configuration says of the nodes, and otherwise."""
+    stated, taken = _taken(stated, setup)
+    told = _hardware(taken, setup)
+    if taken is not None and taken.denied:
+        yield "gpu", Known.of(taken.denied[0])
+    elif _elsewhere(stated, told):
+        yield "gpu", told.gpu
+    elif taken is not None:
+        size, own = taken.fact("per_node"), stated.gpus_per_node
+        if size.is_known and own.is_known and not set(size.values) & set(own.values):
+            yield "gpus_per_node", size
+
+
+def _taken(stated: Placement, setup: Setup) -> tuple[Placement, Taken | None]:
+    """The pools that a plan can run on. What they say of the card wins over an assumption."""
+    taken = setup.taken(stated)
+    if taken is not None and taken.gpu.is_known and stated.gpu.assumes:
+        stated = replace(stated, gpu=Known.unset())
+    return stated, taken
+
+
+def _hardware(taken: Taken | None, setup: Setup) -> Hardware:
+    """The machines: the command line over the pool, or over [hardware] where no pool is taken."""
+    if taken is None or not taken.pools.is_known:
+        return setup.hardware
+    line = setup.asked
+    return Hardware(
+        gpu=line.gpu.or_default(taken.gpu),
+        gpus_per_node=line.gpus_per_node.or_default(taken.fact("per_node")),
+        nodes=line.nodes.or_default(taken.fact("nodes")),
+        network=line.network.or_default(taken.fact("network")),
+        link=line.link.or_default(taken.fact("link")),
+    )
 
 
 def _model_facts(plan: ServingPlan, project: Project) -> Known[ModelFacts]:
@@ -617,10 +728,17 @@ def _from_folder(plan: ServingPlan, name: str, project: Project) -> ModelFacts |
 
 
 def _placement(plan: ServingPlan, setup: Setup) -> Placement:
-    given, told = plan.placement, setup.hardware
+    given, taken = _taken(plan.placement, setup)
+    told = _hardware(taken, setup)
     if _elsewhere(given, told):
         told = Hardware()
     gpu = given.gpu.or_default(told.gpu)
+    if taken is not None and taken.pools.is_known:
+        from shardlint.hardware.pools import narrowed
+
+        gpu = narrowed(gpu, taken.gpu)
+        pool, price = taken.pools.map(lambda one: one.name), taken.fact("price")
+        given = replace(given, pool=pool, price=price)
     filled = replace(
         given,
         gpu=gpu,

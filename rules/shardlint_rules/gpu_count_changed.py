@@ -3,7 +3,8 @@
 Only with `--diff-base`: a change of one number in a pull request can multiply what a deployment
 reserves, and the product (tensor × pipeline × data parallel size × replicas) is written nowhere.
 Said as info, with both counts and the degrees that changed: whether that is meant, nobody but the
-author knows.
+author knows. Where the plan runs in a `[[pool]]` of the configuration that has a `price`, the price
+of one GPU for one hour, what all of them cost in an hour is said too.
 
 The file at the revision:
 
@@ -91,7 +92,17 @@ class GpuCountChanged(Rule):
         changes = [*degrees, ("replicas", was[1], now[1])]
         told = [f"{name} {old} → {new}" for name, old, new in changes if old != new]
         why = f" ({', '.join(told)})" if told else ""
-        yield Found(message=f"{was[2]} → {now[2]} GPUs{why}", at=_place(world, was, now))
+        cost = _cost(before, plan, was[2], now[2])
+        yield Found(message=f"{was[2]} → {now[2]} GPUs{why}{cost}", at=_place(world, was, now))
+
+
+def _cost(before: ServingPlan, plan: ServingPlan, was: int, now: int) -> str:
+    """What the GPUs of the pools cost in an hour, before and now; nothing where that is open."""
+    old, new = before.placement.price.only, plan.placement.price.only
+    if old is None or new is None:
+        return ""
+    first, last = was * old, now * new
+    return f"; {first:,.2f} → {last:,.2f} per hour ({last - first:+,.2f}) by the price of the pool"
 
 
 def _decided(plan: ServingPlan, engine: Engine) -> tuple[Layout, int, int] | None:

@@ -145,4 +145,6 @@ def _help(world: World) -> str:
     assert ranks is not None and world.devices is not None
     asked = f"{ranks.gpus_per_pod} GPUs"
     copies = world.devices // ranks.world_size
+    if world.engine.flag_name("dp") is None:
+        return asked
     return f"DP {copies}, or {asked}" if copies and world.layout.one_group else asked

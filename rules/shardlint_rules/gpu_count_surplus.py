@@ -3,7 +3,9 @@
 An engine uses exactly tensor × pipeline × data parallel size devices. The others stay reserved,
 idle and paid for: Kubernetes hands a GPU to one container only, and on a machine of one's own they
 are what another engine could use. So it is with the GPUs of pods that join a Ray cluster for one
-engine, when the layout has fewer ranks than the cluster has GPUs.
+engine, when the layout has fewer ranks than the cluster has GPUs, and with the pods of a replica
+that is to run on several nodes and fits into fewer of them. Where the cluster does not even have so
+many nodes, no replica ever starts, which is an error.
 
 ```yaml fails
 services:
@@ -69,6 +71,9 @@ class GpuCountSurplus(LayoutRule):
         if ranks.gpus_per_pod is None:
             yield from _of_group(world)
             return
+        if (pods := _fewer_pods(world)) is not None:
+            yield _group(world, pods)
+            return
         idle = devices - ranks.gpus_per_pod
         if idle <= 0:
             return
@@ -78,6 +83,40 @@ class GpuCountSurplus(LayoutRule):
             at=world.origin("placement.gpus_per_pod"),
             help=_help(world, devices),
         )
+
+
+def _fewer_pods(world: World) -> int | None:
+    """How many of the pods of a replica are enough, where those are fewer than it has."""
+    ranks, devices, pods = world.ranks, world.devices, world.plan.placement.pods_per_group.only
+    if ranks is None or not devices or pods is None or world.layout.nnodes != pods:
+        return None
+    enough = -(-ranks.gpus // devices)
+    return enough if enough < pods else None
+
+
+def _group(world: World, enough: int) -> Found:
+    """An error where there are not so many nodes as one replica asks for."""
+    ranks, devices, placement = world.ranks, world.devices, world.plan.placement
+    assert ranks is not None and devices is not None
+    pods, nodes, node = (
+        fact.only or 0
+        for fact in (placement.pods_per_group, placement.nodes, placement.gpus_per_node)
+    )
+    each = node // devices
+    never = placement.scheduled and 0 < nodes * each < pods
+    total = pods * devices
+    used = f"{product(world)} uses {ranks.gpus} of the {total} GPUs of {pods} pods"
+    rest = (
+        f"and no more than {nodes * each} such pods find a place: a replica never starts"
+        if never
+        else f"{total - ranks.gpus} stay idle"
+    )
+    return Found(
+        message=f"{used}; {rest}",
+        at=world.origin("placement.pods_per_group", "placement.gpus_per_pod"),
+        severity="error" if never else None,
+        help=f"{enough} {'pod' if enough == 1 else 'pods'} for a replica",
+    )
 
 
 def _of_group(world: World) -> Iterator[Found]:
@@ -103,6 +142,7 @@ def _of_group(world: World) -> Iterator[Found]:
 def _help(world: World, devices: int) -> str:
     ranks = world.ranks
     assert ranks is not None
-    if devices % ranks.world_size == 0 and world.layout.one_group:
+    more = world.engine.flag_name("dp") is not None
+    if more and devices % ranks.world_size == 0 and world.layout.one_group:
         return f"DP {devices // ranks.world_size} uses them all; or ask for {ranks.gpus_per_pod}"
     return f"ask for {ranks.gpus_per_pod}"

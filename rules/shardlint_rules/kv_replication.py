@@ -59,6 +59,8 @@ def _help(world: World, heads: int) -> str | None:
     layout = world.whole
     if layout is None or layout.dp > 1 or layout.nnodes > 1 or layout.tp % heads:
         return None
+    if world.engine.flag_name("dp") is None:  # replicas are processes of their own
+        return None
     other = replace(layout, tp=heads, dp=layout.tp // heads)
     if refuses(world.engine, other, world.model) is not None:
         return None

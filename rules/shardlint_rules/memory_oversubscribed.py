@@ -7,6 +7,11 @@ desired GPU memory utilization"), before that the second one runs out of memory 
 the same reason an engine that looks first never starts with a share of 1 (`v1/worker/utils.py`,
 `request_memory`): that is an error.
 
+Other engines take a share of what the weights leave free, for the KV cache alone. Then the peak of
+a batch, images and what the driver allocates later have to do with the rest: with LMDeploy's
+`--cache-max-entry-count 0.99` that is 1 % of it, and a request with a few images is the end of the
+server (InternLM/lmdeploy#3280).
+
 The V1 engine up to 0.9.0 takes what other processes hold off its own share too
 (`v1/worker/gpu_worker.py`, `non_torch_allocations`), so that there even small shares collide: a
 second server with a share of 0.2 beside one with 0.2 has nothing left.
@@ -60,8 +65,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, Note, Rule, ServingPlan, Sized, World
+from shardlint.api import Engine, Found, Note, Rule, ServingPlan, Sized, World, gib
 
+AFTER_LOAD = "free_after_load"
 MOST = 1.0
 NEAR = 0.97
 """A smaller share leaves room for a context on any card."""
@@ -83,7 +89,8 @@ class MemoryOversubscribed(Rule):
 
     def check(self, world: World) -> Iterator[Found]:
         yield from _alone(world)
-        if _shared(world.plan):
+        yield from _behind(world)
+        if _shared(world.plan) and world.plan.memory.budget.of != AFTER_LOAD:
             yield from self._together(world)
 
     def _together(self, world: World) -> Iterator[Found]:
@@ -132,6 +139,28 @@ def _alone(world: World) -> Iterator[Found]:
         at=world.origin("memory.budget.share"),
         severity="error" if sure else "warning",
         help="a share of 0.9 to 0.95",
+    )
+
+
+def _behind(world: World) -> Iterator[Found]:
+    """A share for the KV cache alone that leaves less than a batch needs."""
+    own: float = world.values["memory.budget.share"]
+    found = world.sized()
+    if world.plan.memory.budget.of != AFTER_LOAD or not found or own >= MOST:
+        return
+    if not all(one.made.kv > 0 and one.made.beside.activations_outside for one in found):
+        return
+    left = max(one.generous.total - one.generous.budget for one in found)
+    peak = min(one.made.beside.activations for one in found)
+    if left >= peak:
+        return
+    yield Found(
+        message=(
+            f"a share of {own:g} gives the KV cache all but {gib(left)} of what the weights leave"
+            f" free, and a batch takes about {gib(peak)} beside it"
+        ),
+        at=world.origin("memory.budget.share"),
+        help="a share of 0.8",
     )
 
 

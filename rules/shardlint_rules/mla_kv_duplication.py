@@ -47,11 +47,13 @@ class MlaKvDuplication(LayoutRule):
             ),
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
-            help=_help(model, ranks.attention_tp),
+            help=_help(world, model, ranks.attention_tp),
         )
 
 
-def _help(model: ModelFacts, degree: int) -> str:
+def _help(world: World, model: ModelFacts, degree: int) -> str:
+    if world.engine.flag_name("dcp") is None:
+        return f"attention data parallelism: each of {degree} ranks keeps its own requests only"
     once = f"decode context parallel size {degree} stores it once"
     others = f"; so do {degree} data-parallel ranks with expert parallelism"
     return once + (others if model.moe else "")

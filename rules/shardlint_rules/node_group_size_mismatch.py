@@ -59,7 +59,8 @@ class NodeGroupSizeMismatch(ConstraintRule):
             )
 
     def found(self, constraint: Constraint, world: World) -> Found:
-        return replace(super().found(constraint, world), repair=None, help=_help(constraint))
+        told = constraint.remedy or _help(constraint)
+        return replace(super().found(constraint, world), repair=None, help=told)
 
     def text(self, constraint: Constraint, world: World) -> str:
         text = super().text(constraint, world)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from shardlint.engines import tensorrt_llm_cache
 from shardlint.engines.tensorrt_llm import TensorRTLLM
 from shardlint.engines.tensorrt_llm_memory import TensorRTLLMMemory
 from shardlint.footprint import Settings
@@ -65,3 +69,34 @@ def test_parts() -> None:
         for made in [rule.part(weight, MODEL, ranks, Settings())]
     }  # fmt: skip
     assert sizes == {"q": (64, 8, 1), "up": (16, 8, 1), "gate": (32, 8, 3)}
+
+
+@pytest.mark.parametrize(
+    ("record", "stated", "kept", "assumed"),
+    [
+        ({}, None, "auto", False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, None, "fp8", False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "bfloat16", "bfloat16", False),
+        ({"quant_algo": "FP8"}, "auto", "fp8", True),
+        ({"method": "fp8", "bits": 8}, None, "fp8", True),
+        ({"method": "fp8", "bits": 8, "weight_block_size": [128, 128]}, None, "auto", False),
+        ({"method": "awq", "bits": 4}, None, "auto", False),
+    ],
+)
+def test_cache_is_stored_as_the_checkpoint_asks_for(
+    record: dict[str, Any], stated: str | None, kept: str, assumed: bool
+) -> None:
+    model, asked = replace(MODEL, quantization=record), Settings(kv_cache_dtype=stated)
+    asked = replace(asked, quantization="some words")
+    found, said = tensorrt_llm_cache.kind(asked, model)
+    assert (kept, assumed) == (found, bool(said))
+    ranks, layout = TensorRTLLM().ranks(Layout(), model, None), Layout()
+    one = tensorrt_llm_cache.cache(model, ranks, layout, asked, "")
+    assert one is not None
+    whole = MODEL.kv_groups[0].bytes_per_token(1)
+    assert one.bytes_per_token == (whole / 2 if kept == "fp8" else whole)
+
+
+def test_checkpoint_that_asks_for_no_type_of_cache_has_the_usual_one() -> None:
+    model = replace(MODEL, quantization={"quant_algo": "FP8"})
+    assert ("auto", ()) == tensorrt_llm_cache.kind(Settings(), model)

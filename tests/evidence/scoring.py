@@ -28,7 +28,7 @@ def result_of(case: Mapping[str, Any]) -> Result:
         nodes=run.get("nodes"),
         network=run.get("network"),
         link=run.get("link"),
-        engine_version={"vllm": str(version)} if version else {},
+        engine_version={_engine(case): str(version)} if version else {},
         models={model: facts} if model and facts else {},
         workload=run.get("workload") or {},
     )
@@ -37,6 +37,15 @@ def result_of(case: Mapping[str, Any]) -> Result:
     texts = {name: case["input"]["text"]}
     texts |= {item["filename"]: item["text"] for item in case.get("files", [])}
     return fixes.with_fixes(lint(Project.of_texts(told, texts)))
+
+
+ENGINES = {"sglang": "sglang", "tensorrt-llm": "trtllm", "tgi": "tgi", "lmdeploy": "lmdeploy"}
+
+
+def _engine(case: Mapping[str, Any]) -> str:
+    """The engine whose release a case states; launchers and platforms start vLLM."""
+    told = case["engine"]
+    return next((name for word, name in ENGINES.items() if word in told), "vllm")
 
 
 def missed(case: Mapping[str, Any], result: Result, rules: Iterable[str]) -> list[str]:

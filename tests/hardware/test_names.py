@@ -219,6 +219,7 @@ def test_device_is_built_from_its_record() -> None:
         mem_gb=32,
         link="ici-2d-torus",
         link_domain=256,
+        link_gbps=400,
         bf16_tflops=918,
         fp8_tflops=0,
         fp4_tflops=0,

@@ -179,6 +179,25 @@ def test_replicas_have_sites() -> None:
             "placement_group_config: {bundles: [{GPU: 1}], bundle_per_worker: {GPU: 1}}",
             "bundles and bundle_per_worker exclude one another",
         ),
+        (
+            "placement_group_config: {bundles: [{CPU: 4}]}",
+            "no bundle asks for a GPU: older releases of Ray Serve LLM give each of them one,"
+            " newer ones none, and the engine then looks for CPUs",
+        ),
+        (
+            "experimental_configs: {num_router_replicas: 2}",
+            "Ray Serve LLM refuses num_router_replicas: it is called num_ingress_replicas now",
+        ),
+        (
+            "engine_kwargs: {disable_log_stats: true}",
+            "Ray Serve LLM refuses disable_log_stats while it logs the metrics of the engine",
+        ),
+        (
+            "engine_kwargs: {tensor_parallel_size: 2}\n              placement_group_config:"
+            " {bundle_per_worker: {GPU: 1}, strategy: SPREAD}",
+            "SPREAD asks for the 2 ranks of tensor parallelism on different nodes: every layer"
+            " then waits for the network",
+        ),
     ],
 )
 def test_what_ray_serve_llm_refuses_is_told(config: str, message: str) -> None:
@@ -209,6 +228,38 @@ def test_a_replica_that_must_stay_on_one_small_node_is_told() -> None:
     assert ["STRICT_PACK keeps 8 GPUs on one node, a pod has 4: it never finds one"] == [
         f.message for f in found
     ]
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(4, False), (8, True)])
+def test_a_group_of_data_parallel_ranks_needs_a_place_for_all_of_them(
+    ranks: int, told: bool
+) -> None:
+    text = service(f"""
+        applications:
+        - import_path: ray.serve.llm:build_dp_openai_app
+          args:
+            llm_configs:
+            - model_loading_config: {{model_id: Qwen/Qwen3-8B}}
+              engine_kwargs: {{tensor_parallel_size: 2, data_parallel_size: {ranks}}}
+    """)
+    said = (
+        "one group of 8 data parallel ranks takes 16 GPUs, the Ray cluster has 12 at most: it is"
+        " never placed"
+    )
+    assert told == (said in [finding.message for finding in check(text, "svc.yaml").findings])
+
+
+def test_logs_of_the_engine_may_be_off_where_its_metrics_are() -> None:
+    text = service("""
+        applications:
+        - import_path: ray.serve.llm:build_openai_app
+          args:
+            llm_configs:
+            - model_loading_config: {model_id: Qwen/Qwen3-8B}
+              engine_kwargs: {disable_log_stats: true}
+              log_engine_metrics: false
+    """)
+    assert "value-conflict" not in names(check(text, "svc.yaml").findings)
 
 
 def test_bundles_that_hold_the_ranks_are_no_finding() -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from shardlint.engine import Engine
 from shardlint.engines.generic import RecognisedEngine
 from shardlint.engines.huggingfaceserver import HuggingFaceServer
+from shardlint.engines.lmdeploy import LMDeploy
 from shardlint.engines.sglang import SGLang
 from shardlint.engines.tensorrt_llm import TensorRTLLM
+from shardlint.engines.tgi import TGI
 from shardlint.engines.vllm import VLLM
 from shardlint.plugins import hookimpl
 
@@ -19,8 +21,8 @@ def shardlint_engines() -> Iterable[Engine]:
         VLLM(),
         SGLang(),
         TensorRTLLM(),
-        RecognisedEngine("tgi", "TGI"),
-        RecognisedEngine("lmdeploy", "LMDeploy"),
+        TGI(),
+        LMDeploy(),
         RecognisedEngine("nim", "NIM"),
         RecognisedEngine("ollama", "Ollama"),
         RecognisedEngine("llamacpp", "llama.cpp"),

@@ -122,6 +122,11 @@ def _own_keys(engine: str) -> frozenset[str]:
     return frozenset(_data()["engines"][engine]["keys"])
 
 
+def keys_of(engine: str) -> list[str]:
+    """The keys that some release of an engine has, in order."""
+    return sorted(_own_keys(engine))
+
+
 def knows(engine: str, key: str) -> bool:
     """Whether some release of an engine has an option of this name."""
     if engine == "vllm":

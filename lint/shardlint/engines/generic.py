@@ -43,7 +43,10 @@ class RecognisedEngine:
         after = self._start(launch)
         if after is None:
             return None
-        found = stated(self.name, launch, launch.argv[after:])
+        return self._reading(launch, after, stated(self.name, launch, launch.argv[after:]))
+
+    def _reading(self, launch: Launch, after: int, found: Stated) -> Reading:
+        """What is stated by the words behind the launcher."""
         return Reading(
             engine=self.name,
             command=launch.argv[:after],
@@ -131,8 +134,8 @@ class RecognisedEngine:
 
 def _layout(found: Stated) -> LayoutFacts:
     """The stated layout; with the switch for it, the data parallel ranks are those of attention."""
-    names = ("tp", "pp", "dp", "ep", "attention_dp", "nnodes")
-    layout = LayoutFacts(**{name: found.get(name) for name in names})
+    names = ("tp", "pp", "dp", "ep", "moe_tp", "attention_dp", "nnodes")
+    layout = LayoutFacts(**{name: found.get(name) for name in names}, pcp=found.get("cp"))
     if found.switches and layout.attention_dp.is_unset:
         return replace(layout, attention_dp=replace(layout.dp, how="derived"))
     return layout

@@ -1,6 +1,7 @@
-"""What a command line states for an engine that is only recognised, by `data/engine_options.json`.
+"""What a command line states for an engine whose options are a table.
 
-Nothing is judged here: an option that the table does not have is passed over, and a word that is
+The table is a row of `data/engine_options.json`, or comes from the engine's own data. Nothing is
+judged here: an option that the table does not have is passed over, and a word that is
 not certain to be what it seems gives no fact.
 """
 
@@ -9,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from shardlint.engines.flags import HOLE, HUMAN
@@ -22,7 +25,7 @@ from shardlint.record import record
 Row: TypeAlias = Mapping[str, Any]
 ShareOf: TypeAlias = Literal["total", "free_before_load", "free_after_load"]
 
-NUMBERS = ("tp", "pp", "dp", "ep", "attention_dp", "nnodes")
+NUMBERS = ("tp", "pp", "dp", "ep", "cp", "moe_tp", "attention_dp", "nnodes")
 LENGTHS = ("max_model_len",)
 SHARES = ("share",)
 FACTS = (*NUMBERS, *LENGTHS, *SHARES, "model", "served_name", "quantization", "kv_cache_dtype")
@@ -42,45 +45,54 @@ def _data() -> Row:
 class Stated:
     """The facts of one launch by their short names; those that are not there are not stated.
 
-    `switches` are the options without a value that were given.
+    `switches` are the options without a value that were given; `given` all words of the command
+    line; `variables` the facts that a variable gives, with its text.
     """
 
     facts: Mapping[str, Known[Any]]
     switches: frozenset[str]
     open_ended: str | None
     share_of: ShareOf | None = None
+    given: tuple[Given, ...] = ()
+    variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
 
     def get(self, name: str) -> Known[Any]:
         return self.facts.get(name, Known.unset())
 
 
-def stated(engine: str, launch: Launch, words: Sequence[Text]) -> Stated:
+def stated(engine: str, launch: Launch, words: Sequence[Text], row: Row | None = None) -> Stated:
     """What an engine is asked by these words, and by variables where no word says it."""
-    table = _Table(_data()["engines"].get(engine, {"options": {}}))
+    table = _Table(row or _data()["engines"].get(engine, {"options": {}}))
     found = list(table.options(words))
     facts = {name: table.fact(name, found) for name in FACTS}
+    told: dict[str, Text] = {}
     for name, variables in table.row.get("variables", {}).items():
-        if facts[name].is_unset:
-            facts[name] = _of_variable(name, variables, launch)
+        if facts[name].is_unset and (text := _variable(variables, launch)) is not None:
+            facts[name], told[name] = _fact(name, text), text
     if facts["model"].is_unset and table.row.get("positional_model"):
         facts["model"] = table.positional(found)
     if facts["model"].is_unset and table.row.get("image_is_model"):
         facts["model"] = table.image_model(launch)
     given = frozenset(one.name for one in found)
     switches = given & {table.spelling(name) for name in table.row.get("attention_dp_switches", ())}
-    return Stated(facts, switches, table.open_ended(found), table.row.get("share_of"))
+    return Stated(
+        facts, switches, table.open_ended(found), table.row.get("share_of"), tuple(found),
+        MappingProxyType(told),
+    )  # fmt: skip
 
 
 @record
-class _Given:
+class Given:
     """An option with its value, or a word of its own where `name` is empty.
 
-    `sure`: the word is no value of the option before it.
+    `sure`: the word is no value of the option before it. `word` is the one that names the option,
+    None for a key inside of an option's value.
     """
 
     name: str
     value: Text | None
     sure: bool = True
+    word: Text | None = None
 
 
 class _Table:
@@ -102,7 +114,7 @@ class _Table:
         """The name of an option as the engine compares it."""
         return option.replace("_", "-") if self.row.get("dashes_alike") else option
 
-    def options(self, words: Sequence[Text]) -> Iterator[_Given]:
+    def options(self, words: Sequence[Text]) -> Iterator[Given]:
         at, sure = 0, True
         if words and words[0].value in self.row.get("command_words", ()):
             at = 1
@@ -111,28 +123,28 @@ class _Table:
             at += 1
             name, equals, _ = (word.value or "").partition("=")
             if not name.startswith("-") or word.value is None:
-                yield _Given("", word, sure)
+                yield Given("", word, sure)
                 sure = True
                 continue
             name, sure = self.spelling(name), True
             following = words[at] if at < len(words) else None
             if equals:
-                yield from self._given(name, word.part(len(name) + 1))
+                yield from self._given(name, word.part(len(name) + 1), word)
             elif name in self.valued and following is not None and _is_value(following):
                 at += 1
-                yield from self._given(name, following)
+                yield from self._given(name, following, word)
             else:
-                yield _Given(name, None)
+                yield Given(name, None, word=word)
                 sure = name in self.bare
 
-    def _given(self, name: str, value: Text) -> Iterator[_Given]:
+    def _given(self, name: str, value: Text, word: Text) -> Iterator[Given]:
         """The option, and what an object that is its value says of its keys."""
-        yield _Given(name, value)
+        yield Given(name, value, word=word)
         if name in self.objects and (value.value or "").lstrip().startswith("{"):
             for key, item in _keys(value.value or ""):
-                yield _Given(self.spelling(f"{name}.{key}"), _part_of(value, item))
+                yield Given(self.spelling(f"{name}.{key}"), _part_of(value, item))
 
-    def fact(self, name: str, found: Sequence[_Given]) -> Known[Any]:
+    def fact(self, name: str, found: Sequence[Given]) -> Known[Any]:
         """What the last option of a fact says; options that differ where no rule is certain."""
         given = [one.value for one in found if one.value and self.named.get(one.name) == name]
         if not given:
@@ -144,7 +156,7 @@ class _Table:
             return Known.unknown("it is given twice, with different values", related[0], related)
         return facts[-1]
 
-    def positional(self, found: Sequence[_Given]) -> Known[str]:
+    def positional(self, found: Sequence[Given]) -> Known[str]:
         """The model as a word of its own, if it cannot be the value of an option."""
         words = [one for one in found if not one.name and one.value is not None]
         if not words:
@@ -162,7 +174,7 @@ class _Table:
             return Known.unset()
         return image
 
-    def open_ended(self, found: Sequence[_Given]) -> str | None:
+    def open_ended(self, found: Sequence[Given]) -> str | None:
         files = set(map(self.spelling, self.row.get("files", ())))
         for one in found:
             if one.name in files:
@@ -172,7 +184,7 @@ class _Table:
         return None
 
 
-def _leads(found: Sequence[_Given]) -> bool:
+def _leads(found: Sequence[Given]) -> bool:
     """The first word behind the command is no option."""
     return bool(found) and not found[0].name
 
@@ -185,11 +197,11 @@ def _matches(patterns: Sequence[str], image: str) -> bool:
     return any(re.search(pattern, repository(image)) for pattern in patterns)
 
 
-def _of_variable(name: str, variables: Sequence[str], launch: Launch) -> Known[Any]:
+def _variable(variables: Sequence[str], launch: Launch) -> Text | None:
     for variable in variables:
         if (text := launch.env.get(variable)) is not None and text.value != "":
-            return _fact(name, text)
-    return Known.unset()
+            return text
+    return None
 
 
 # ------------------------------------------------------------------------------------- values

@@ -101,7 +101,7 @@ class TensorRTLLMMemory:
             collectives=COLLECTIVES_RANK_MIB * MIB * ranks.dense_tp if several else 0,
             activations=_activations(model, ranks, settings),
             graphs_outside=True,
-            assumes=BESIDE,
+            assumes=BESIDE + tensorrt_llm_cache.kind(settings, model)[1],
         )
 
 

@@ -16,8 +16,10 @@ from shardlint.plan import Device, Layout, ModelFacts, Options, Ranks, Releases,
 from shardlint.project import Setup
 from shardlint.record import record
 from shardlint.sizing.bands import band
+from shardlint.sizing.loads import Load, NotModelled, load, work
 from shardlint.sizing.memory import capacity, footprint
 from shardlint.sizing.storage import PLAIN, WIDE, Scheme, Storage, record_of, storage
+from shardlint.sizing.throughput import Throughput, Workload, throughput
 
 Verdict: TypeAlias = Literal["fits", "tight", "does_not_fit"]
 
@@ -28,6 +30,7 @@ KV_TYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "no
 """Other words for the types of a KV cache."""
 LARGE_PARTS: Final = frozenset({"attention", "dense_ffn", "expert", "linear_attention"})
 """Parts of a model without which its weights say nothing."""
+NO_WORKLOAD: Final = NotModelled(why="isl and osl are not stated")
 USUAL_LENGTH: Final = 8192
 """Tokens of the longest request of a question that says nothing of it, for a model that neither."""
 MOST_KEPT: Final = 4096
@@ -48,6 +51,8 @@ class Estimate:
 
     `gpus` are those of one replica, `dp_ranks` its KV caches. `max_context` is the longest request,
     in tokens, that the cache holds and the model takes; None where the cache is not known.
+    `refused`: the engine does not start so. `load` is what one GPU does, `speed` how fast that is
+    under the workload that is asked for.
     """
 
     asked: Asked | None
@@ -62,7 +67,14 @@ class Estimate:
     fits: bool
     verdict: Verdict
     max_context: int | None
+    refused: bool
+    load: Load | NotModelled
+    speed: Throughput | NotModelled
     assumptions: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        return (self.asked.replicas if self.asked is not None else None) or 1
 
     @property
     def gpus(self) -> int:
@@ -103,7 +115,7 @@ class Estimator:
         said_layout = _said_layout(asked, layout, engine.ranks(layout, facts, None))
         said = (*said_release, *said_card, *said_model, *said_settings, *said_layout)
         made = self._sized(engine, release, facts, layout, settings, device, total, said)
-        return replace(made, asked=asked)
+        return self._timed(replace(made, asked=asked), engine.name)
 
     def of_demand(self, engine: Engine, demand: Demand, said: Said = ()) -> Estimate:
         """The same for what a plan demands."""
@@ -190,6 +202,7 @@ class Estimator:
             parts = ", ".join(sorted(lost))
             raise EstimateError(f"how these weights of {facts.id} are stored is not known: {parts}")
         margin = band(model, made)
+        said_refusal = _said_refusal(engine, release, layout, model, device)
         return Estimate(
             asked=None,
             model=model,
@@ -203,13 +216,55 @@ class Estimator:
             fits=_slack(made) >= 0,
             verdict=_verdict(made, margin),
             max_context=_longest(made, model),
+            refused=bool(said_refusal),
+            load=NO_WORKLOAD,
+            speed=NO_WORKLOAD,
             assumptions=tuple(
                 dict.fromkeys(
                     (*said, *said_length, *said_storage, *made.assumes, *_said_of(made),
-                     *_said_refusal(engine, release, layout, model, device))
+                     *said_refusal)
                 )
             ),
         )  # fmt: skip
+
+    def _timed(self, found: Estimate, engine: str) -> Estimate:
+        """With the speed under the workload that is asked for."""
+        asked = found.asked
+        if asked is None or not (asked.isl and asked.osl):
+            return found
+        made, model = found.made, found.model
+        key = ("work", id(model))
+        kept = self._kept.get(key)
+        if kept is None or kept[0] is not model:
+            kept = self._kept[key] = (model, work(model))
+        length, longest = asked.isl + asked.osl, made.settings.max_model_len
+        if longest is not None and length > longest:
+            why = f"requests of {length:,} tokens are longer than the longest of {longest:,}"
+            return _without(found, why)
+        verdict, said = found.verdict, found.assumptions
+        if asked.max_model_len is None and verdict != "fits":
+            # a shorter longest request could be asked for: that of the workload
+            short = replace(made, settings=replace(made.settings, max_model_len=length))
+            verdict = _verdict(short, found.band)
+            said += (f"for throughput, the longest request is taken to have {length:,} tokens",)
+        if found.refused:
+            return _without(found, "the engine does not take this layout")
+        if verdict == "does_not_fit":
+            return _without(found, "it does not fit")
+        # where it is doubtful whether it fits, so much is left as in the best case
+        free = made.kv + found.band.above if verdict == "tight" else None
+        one = load(model, kept[1], found.ranks, found.layout, made, found.device, engine, free)
+        if isinstance(one, NotModelled):
+            return _without(found, one.why)
+        speed = throughput(one, Workload(asked.isl, asked.osl, asked.concurrency))
+        if asked.concurrency is None:
+            said += ("concurrency is not stated: as many requests as fit are taken",)
+        return replace(found, load=one, speed=speed, assumptions=said)
+
+
+def _without(found: Estimate, why: str) -> Estimate:
+    none = NotModelled(why=why)
+    return replace(found, load=none, speed=none)
 
 
 def estimate(setup: Setup, asked: Asked) -> Estimate:

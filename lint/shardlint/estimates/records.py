@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from shardlint.estimates.estimator import Estimate
+from shardlint.sizing.loads import NotModelled
 from shardlint.sizing.memory import GIB
 
 DIGITS: Final = 4
 """Decimals of GiB: 0.1 MiB."""
-THROUGHPUT: Final[Mapping[str, Any]] = {
-    "ttft_ms": None, "tpot_ms": None, "output_tok_s": None, "output_tok_s_per_gpu": None,
-    "batch": None, "bound_by": None, "class": "not_modelled",
-}  # fmt: skip
-"""What is said of speed: nothing yet."""
+SPEED: Final = (
+    "ttft_ms", "tpot_ms", "output_tok_s", "output_tok_s_range", "output_tok_s_per_gpu", "batch",
+    "bound_by",
+)  # fmt: skip
+"""What is null where throughput is not modelled."""
 
 
 def apportioned(parts: Mapping[str, int], unit: int, per: int = 1) -> dict[str, int]:
@@ -66,9 +67,36 @@ def estimate_record(found: Estimate, id: Any = None) -> dict[str, Any]:
         "schema_version": 1,
         "id": id,
         **memory_record(found),
-        **THROUGHPUT,
-        "assumptions": list(found.assumptions),
+        **throughput_record(found),
+        "assumptions": [*found.assumptions, *doubts(found)],
     }
+
+
+def throughput_record(found: Estimate) -> dict[str, Any]:
+    """What is said of speed: of all replicas together, and of each request."""
+    speed = found.speed
+    if isinstance(speed, NotModelled):
+        return {**dict.fromkeys(SPEED), "class": "not_modelled"}
+    low, high = speed.range
+    return {
+        "ttft_ms": _digits(speed.ttft_ms),
+        "tpot_ms": _digits(speed.tpot_ms),
+        "output_tok_s": _digits(speed.tok_s * found.replicas),
+        "output_tok_s_range": [_digits(end * found.replicas) for end in (low, high)],
+        "output_tok_s_per_gpu": _digits(speed.tok_s_per_gpu),
+        "batch": int(speed.batch),
+        "bound_by": speed.bound_by,
+        "class": speed.grade,
+    }
+
+
+def doubts(found: Estimate) -> tuple[str, ...]:
+    """Why throughput is weak or not told, where it was asked for."""
+    speed, asked = found.speed, found.asked
+    if asked is None or not (asked.isl or asked.osl) or not speed.why:
+        return ()
+    weak = "not told" if isinstance(speed, NotModelled) else "weak"
+    return (f"throughput is {weak}: {speed.why}",)
 
 
 def plan_record(found: Estimate) -> dict[str, Any]:
@@ -82,6 +110,11 @@ def error_record(message: str, id: Any = None) -> dict[str, Any]:
 
 def gib(bytes: int) -> float:
     return round(bytes / GIB, DIGITS)
+
+
+def _digits(number: float) -> float:
+    """Five digits: more than anyone knows, enough for sums."""
+    return float(f"{number:.5g}")
 
 
 def _plain(number: float) -> float:

@@ -227,7 +227,11 @@ class Cards:
 
 def _device(row: Record) -> Device:
     facts = {key: row[key] for key in _FIELDS if key in row}
-    facts |= {"aliases": tuple(row["aliases"]), "peer_report": _peer_reports().get(row["name"])}
+    facts |= {
+        "aliases": tuple(row["aliases"]),
+        "link_gbps": row.get("link_gbps_per_dir"),
+        "peer_report": _peer_reports().get(row["name"]),
+    }
     return Device(**facts)
 
 

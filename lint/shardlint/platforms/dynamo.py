@@ -14,7 +14,8 @@ GPUs per pod:
 - else W × DP > G: G / W data parallel ranks in each pod;
 - else nothing: every pod starts an engine of its own.
 
-SGLang is always told the number of nodes. Every component gets a memory volume on /dev/shm, which
+SGLang is always told the number of nodes. TensorRT-LLM is started by `mpirun` with as many ranks as
+the pods of a replica have GPUs. Every component gets a memory volume on /dev/shm, which
 takes the place of a mount of its own.
 
 A frontend chooses among the workers by its router mode, round-robin where none is given.
@@ -41,6 +42,18 @@ SUPPORTING = ("frontend", "planner", "epp", "router")
 FRAMEWORKS = ("vllm", "sglang", "trtllm")
 MODULES: Final[Mapping[str, str]] = {name: f"dynamo.{name}" for name in FRAMEWORKS}
 
+NAMES: Final[Mapping[str, str]] = {name: name for name in FRAMEWORKS}
+"""What names of components begin with, such as TRTLLMDecodeWorker and VllmPrefillWorker."""
+
+MPI = "mpi"
+
+
+def named_after(component: str) -> str | None:
+    """The framework that a component is named after, where its graph does not say it."""
+    lower = component.lower()
+    return next((found for start, found in NAMES.items() if lower.startswith(start)), None)
+
+
 FRONTEND = "frontend"
 ROUTER_OPTION, ROUTER_VARIABLE = "--router-mode", "DYN_ROUTER_MODE"
 DEFAULT_ROUTING = "round-robin"
@@ -59,6 +72,8 @@ RELEASE = "1.5.0"
 """The release of the operator that was read."""
 
 AS_READ = f"the operator does what its release {RELEASE} does"
+PROCESSES_SINCE = "1.0.0"
+"""Objects of older operators are joined by Ray."""
 MULTIPROCESSING = "the operator that made the object is of release 1.0.0 or newer"
 
 EXECUTOR = "mp"

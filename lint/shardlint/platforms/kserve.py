@@ -7,7 +7,8 @@ on /dev/shm; keys of `parallelism` that the preset does not look at are ignored.
 
 Facts: platforms, sections 1 and 2. Read in kserve at aaac4e2 (after v0.20.0):
 pkg/controller/v1beta1/inferenceservice/components/predictor.go (the nodes of a group, as since
-v0.15.1), .../reconcilers/deployment/deployment_reconciler.go, config/runtimes/*.yaml,
+v0.15.1), .../reconcilers/deployment/deployment_reconciler.go, config/runtimes/*.yaml; the same two
+controllers in v0.14.1, which knows no `workerSpec`, v0.15.0 and v0.15.1 (how a group was counted);
 pkg/apis/serving/v1beta1/inference_service_validation.go; pkg/apis/serving/v1alpha2/
 llm_inference_service_types_func.go and llm_inference_service_validation.go,
 pkg/controller/v1alpha2/llmisvc/{config_merge,managed_dra,workload}.go, config/llmisvcconfig/*.yaml.
@@ -22,6 +23,10 @@ from shardlint.record import record
 
 NAME = "kserve"
 LABEL = "KServe"
+RELEASES = ("0.15.1", "0.20.0")
+"""The releases that all of this was read of; of older ones only what is said here."""
+GROUPS_SINCE, COUNTED_SINCE = "0.15.0", "0.15.1"
+"""From when on there are groups of nodes, and GPUs are counted to make one (`ray_group`)."""
 
 # ------------------------------------------------------------------------------ InferenceService
 
@@ -118,7 +123,7 @@ def ray_group(tp: int, pp: int, head: int, worker: int) -> Group:
 
 
 def mp_group(tp: int, pp: int) -> Group:
-    """computeMpNodeAndGPUs: a node for each stage."""
+    """computeMpNodeAndGPUs: a node for each stage; before 0.15.1 each group was one of these."""
     return Group(pp, tp, tp)
 
 

@@ -46,6 +46,16 @@ ONE_NODE = "STRICT_PACK"
 """The strategy that keeps a replica on one node; the default, PACK, takes more if it must."""
 
 
+APART = ("SPREAD", "STRICT_SPREAD")
+"""Strategies that put the bundles of a replica on different nodes, if they can or at any rate."""
+
+RANKS_APART = re.compile(r"ray\.serve\.llm(\.\w+)*:build_dp\w*")
+"""Builders that start each data parallel rank as a replica; all of one group together, or none."""
+
+RENAMED = ("num_router_replicas", "num_ingress_replicas")
+"""A key of `experimental_configs` that is refused under its old name."""
+
+
 def strategy_key(keys: Iterable[str]) -> str | None:
     """The key of the strategy in `placement_group_config`."""
     return next((key for key in keys if key in ("strategy", "placement_strategy")), None)

@@ -6,6 +6,8 @@ beside it is ignored, and so are `workers` without `multinode: true`.
 
 Read in llm-d-incubation/llm-d-modelservice at 3051935 (chart 0.4.12): `charts/llm-d-modelservice/
 templates/{_helpers.tpl,_helpers-dra.tpl,decode-deployment.yaml,decode-lws.yaml}`, `values.yaml`.
+Until chart 0.3.16 the number that it works out took the place of the container's own
+(`llm-d-modelservice.resources` in _helpers.tpl, changed by #176); at first it was `tensor` alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from types import MappingProxyType
 from shardlint.record import record
 
 GPU = "nvidia.com/gpu"
+CHART = "llm-d-modelservice"
+RELEASES = ("0.3.17", "0.4.12")
+KEPT_SINCE, PER_RANK_SINCE = "0.3.17", "0.3.6"
+"""From when on the container's own number counts, and the chart's is tensor × dataLocal."""
 
 RESOURCES: Mapping[str, str] = MappingProxyType({
     "nvidia": GPU,

@@ -7,7 +7,8 @@ that is off, and mounts /dev/shm only where `shmSize` is stated.
 
 Read in vllm-project/production-stack at a6c01db (chart 0.1.12): `helm/templates/
 {deployment-vllm-multi,ray-cluster,deployment-router}.yaml`, `_helpers.tpl`, `helm/values.yaml`.
-Before chart 0.1.11 any `raySpec` made a RayCluster, since then only one with `enabled: true`.
+Before chart 0.1.11 any `raySpec` made a RayCluster, since then only one with `enabled: true`;
+before 0.1.3 there was none (`deployment-vllm-multi.yaml` at each change of the version).
 The operator at the same commit: `operator/api/v1alpha1/{vllmruntime,vllmrouter}_types.go`,
 `operator/internal/controller/{vllmruntime,vllmrouter}_controller.go`; in its first weeks (5b7af2b)
 the sections of a VLLMRuntime but `model` were keys of `spec` itself.
@@ -47,7 +48,9 @@ RAY_OPTIONS: Mapping[str, str] = MappingProxyType(
 INSIDE = frozenset({*OPTIONS, "pipelineParallelSize", "enablePrefixCaching", "extraArgs"})
 """Keys that are read inside `vllmConfig` and nowhere else."""
 
-RAY_ALWAYS_UNTIL = "0.1.11"
+RELEASES = ("0.1.3", "0.1.12")
+CHART = "vllm-stack"
+RAY_SINCE, RAY_ALWAYS_UNTIL = "0.1.3", "0.1.11"
 
 PROBES: Mapping[str, Mapping[str, int]] = MappingProxyType({
     "startupProbe": {"initialDelaySeconds": 15, "periodSeconds": 10, "failureThreshold": 60},

@@ -125,7 +125,10 @@ class Config:
 
     def remarks(self) -> Iterator[Remark]:
         yield from self._forbidden()
+        yield from self._renamed()
         yield from self._bundles()
+        yield from self._spread()
+        yield from self._gang()
         yield from self._idle()
 
     def _idle(self) -> Iterator[Remark]:
@@ -168,6 +171,54 @@ class Config:
                     "write it as placement_group_config",
                 )  # fmt: skip
 
+    def _renamed(self) -> Iterator[Remark]:
+        """What Ray Serve LLM refuses beside the arguments of the engine."""
+        old, new = kuberay.RENAMED
+        experimental = self.node.get("experimental_configs")
+        if experimental is not None and (found := experimental.pair(old)) is not None:
+            yield _conflict(
+                found[0].origin, f"Ray Serve LLM refuses {old}: it is called {new} now", new
+            )
+        silent = self.kwargs.get("disable_log_stats") if self.kwargs is not None else None
+        metrics = (self.node.string("log_engine_metrics") or "true").lower()
+        if silent is not None and silent.value.lower() == "true" and metrics == "true":
+            yield _conflict(
+                silent.origin,
+                "Ray Serve LLM refuses disable_log_stats while it logs the metrics of the engine",
+                "log_engine_metrics: false, or leave it out",
+            )
+
+    def _spread(self) -> Iterator[Remark]:
+        """Bundles that are asked to stand on different nodes, with tensor parallelism in them."""
+        placed = self.node.get("placement_group_config")
+        key = kuberay.strategy_key(tuple(k.value for k, _ in placed.pairs)) if placed else None
+        value = placed.get(key) if placed is not None and key is not None else None
+        tp = self._size(KEYS["tp"])
+        if value is not None and value.value in kuberay.APART and tp is not None and tp > 1:
+            yield _conflict(
+                value.origin,
+                f"{value.value} asks for the {tp} ranks of tensor parallelism on different nodes:"
+                " every layer then waits for the network",
+                "PACK, or STRICT_PACK",
+            )
+
+    def _gang(self) -> Iterator[Remark]:
+        """The data parallel ranks of one group are placed together."""
+        builder = self.app.string("import_path") or ""
+        sizes = [self._size(KEYS[name]) for name in ("dp", "tp", "pp")]
+        cluster = self.place.cluster
+        if kuberay.RANKS_APART.fullmatch(builder) is None or None in sizes or cluster is None:
+            return
+        room, pair = cluster.capacity().only, self.kwargs.pair(KEYS["dp"]) if self.kwargs else None
+        dp, tp, pp = (size or 1 for size in sizes)
+        if room is not None and pair is not None and dp * tp * pp > room:
+            yield _conflict(
+                pair[1].origin,
+                f"one group of {dp} data parallel ranks takes {dp * tp * pp} GPUs, the Ray cluster"
+                f" has {room} at most: it is never placed",
+                "more GPUs in the groups of workers, or fewer ranks",
+            )
+
     def _bundles(self) -> Iterator[Remark]:
         placed = self.node.get("placement_group_config")
         if placed is None or placed.kind != "map":
@@ -185,6 +236,15 @@ class Config:
             )
         elif bundles is not None:
             yield from self._counted(bundles[1])
+        found = bundles[1].items if bundles is not None else [each[1]] if each is not None else []
+        bare = [item for item in found if item.kind == "map" and item.get("GPU") is None]
+        if bare and len(bare) == len(found) and (self.node.string("use_cpu") or "") != "true":
+            yield _conflict(
+                bare[0].origin,
+                "no bundle asks for a GPU: older releases of Ray Serve LLM give each of them one,"
+                " newer ones none, and the engine then looks for CPUs",
+                "GPU: 1 in each bundle",
+            )
 
     def _counted(self, bundles: Node) -> Iterator[Remark]:
         """Nothing compares the bundles with the ranks that are to run in them."""

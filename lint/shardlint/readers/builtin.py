@@ -33,6 +33,7 @@ from shardlint.readers.llmd import LlmdReader
 from shardlint.readers.nginx import NginxReader
 from shardlint.readers.nim import NimReader
 from shardlint.readers.ome import OmeReader
+from shardlint.readers.overlays import OverlayReader
 from shardlint.readers.production_stack import ProductionStackReader
 from shardlint.readers.ray import RayReader
 from shardlint.readers.routes import RoutesReader
@@ -88,4 +89,5 @@ def shardlint_readers() -> Iterable[Reader]:
         TrtllmDisaggReader(),
         LiteLLMReader(),
         EnvoyReader(),
+        OverlayReader(),
     )

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Fleet, LayoutFacts, Remark, Router, ServingPlan, Site
+from shardlint.plan import Fleet, LayoutFacts, Releases, Remark, Router, ServingPlan, Site
 from shardlint.platforms import dynamo
 from shardlint.platforms.dynamo import Asked
 from shardlint.plugins import ReadContext, ReadResult
@@ -44,6 +44,7 @@ from shardlint.source import Origin, Source
 
 _KIND = re.compile(r"Dynamo(?:Graph|Component)Deployment\b")
 
+NAME = "dynamo"
 MAIN = "main"
 """The name of the container that the operator takes for the component's own."""
 
@@ -155,7 +156,8 @@ def components(node: Node, path: str) -> Iterator[Component]:
         yield Component(
             object=node, kind=kind, name=name, node=part, path=f"{path}/spec{below}", older=older,
             metadata=() if older else ("spec", *where, "podTemplate"),
-            shared=(common,) if common is not None else (), framework=framework,
+            shared=(common,) if common is not None else (),
+            framework=framework or dynamo.named_after(name),
         )  # fmt: skip
 
 
@@ -185,8 +187,25 @@ def _plans(of: Component, context: ReadContext) -> Iterator[ServingPlan]:
     main, where = found
     maps = [item.node for item in siblings(context, "ConfigMap")]
     owner = _owner(of, main, maps)
+    releases = context.platform(NAME)
+    told = releases.how != "defaulted" and releases.only is not None
+    as_read = told and str(releases.only) == dynamo.RELEASE
     for plan in container_plans(owner, of.pod, main, f"{of.path}{where}", context):
-        yield _joined(replace(plan, role=_role(of, plan)), of, main)
+        plan = _joined(replace(plan, role=_role(of, plan)), of, main, releases)
+        yield _without(plan, dynamo.AS_READ) if as_read else plan
+
+
+def _without(plan: ServingPlan, sentence: str) -> ServingPlan:
+    """The plan with what rests on a sentence no longer resting on it."""
+
+    def settled(fact: Known[Any]) -> Known[Any]:
+        return replace(fact, assumes=fact.assumes - {sentence})
+
+    facts = {item.name: settled(getattr(plan.effective, item.name)) for item in fields(LayoutFacts)}
+    shm = settled(plan.placement.shm_bytes)
+    return replace(
+        plan, effective=LayoutFacts(**facts), placement=replace(plan.placement, shm_bytes=shm)
+    )
 
 
 def _owner(of: Component, main: Node, maps: Sequence[Node]) -> Owner:
@@ -213,7 +232,7 @@ def _owner(of: Component, main: Node, maps: Sequence[Node]) -> Owner:
         image=Known.unknown("no image is stated", main.origin),
         remarks=(*remarks, *_autoscaling(of)),
         sites=MappingProxyType({**_sites(of, main), **sites}),
-        platform="dynamo",
+        platform=NAME,
     )
 
 
@@ -455,7 +474,7 @@ def _autoscaling(of: Component) -> Iterator[Remark]:
 # ---------------------------------------------------------------------------- several pods each
 
 
-def _joined(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
+def _joined(plan: ServingPlan, of: Component, main: Node, releases: Known[Releases]) -> ServingPlan:
     """With what the operator does to make one engine of the pods of a replica."""
     nodes = plan.placement.pods_per_group
     if nodes.is_unset or nodes.only == 1:
@@ -463,7 +482,12 @@ def _joined(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
     if plan.engine == "sglang" and plan.layout.nnodes.is_unset:
         told = nodes.map(lambda count: count, "derived")
         return replace(plan, effective=replace(plan.effective, nnodes=told))
-    return plan if plan.engine != "vllm" or _by_itself(plan) else _spread(plan, of, main)
+    if plan.engine == "trtllm":
+        told = nodes.map(lambda count: count, "derived")
+        return _effective(plan, nnodes=told, executor=Known.of(dynamo.MPI, how="derived"))
+    if plan.engine != "vllm" or _by_itself(plan):
+        return plan
+    return _spread(plan, of, main, releases)
 
 
 def _by_itself(plan: ServingPlan) -> bool:
@@ -478,7 +502,11 @@ def _by_itself(plan: ServingPlan) -> bool:
     return joined or not added or not all(fact.is_unset for fact in stated)
 
 
-def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
+def _reaches(releases: Known[Releases], since: str) -> bool:
+    return not releases.is_known or any(span.meets(since, None) for span in releases.values)
+
+
+def _spread(plan: ServingPlan, of: Component, main: Node, releases: Known[Releases]) -> ServingPlan:
     nodes, gpus = plan.placement.pods_per_group, plan.placement.gpus_per_pod
     read = _read_by_operator(main)
     if nodes.only is None or not isinstance(gpus.only, int) or read is None:
@@ -489,7 +517,7 @@ def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
     if remark is not None:
         plan = replace(plan, remarks=(*plan.remarks, remark))
     if how == "nodes":
-        return _over_nodes(plan, of)
+        return _over_nodes(plan, of, releases)
     if how == "elastic":
         return _effective(plan, executor=_derived("ray"))
     if how == "hybrid":
@@ -498,10 +526,10 @@ def _spread(plan: ServingPlan, of: Component, main: Node) -> ServingPlan:
     return _effective(plan, nnodes=_derived(1))
 
 
-def _over_nodes(plan: ServingPlan, of: Component) -> ServingPlan:
-    """One engine over all pods: by its own processes, or by Ray."""
+def _over_nodes(plan: ServingPlan, of: Component, releases: Known[Releases]) -> ServingPlan:
+    """One engine over all pods: by its own processes, or by Ray, as older operators do."""
     asked = _note(of, dynamo.EXECUTOR_NOTE)
-    if asked == "ray":
+    if asked == "ray" or (asked != "mp" and not _reaches(releases, dynamo.PROCESSES_SINCE)):
         return _effective(plan, executor=_derived("ray"))
     count = plan.placement.pods_per_group.map(lambda value: value, "derived")
     if asked != dynamo.EXECUTOR:

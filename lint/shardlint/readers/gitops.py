@@ -4,7 +4,8 @@ Their values stand in the object itself, as a map or as YAML in a string. They a
 values of the chart that they fit, with every place in this file. Argo CD: `parameters` win over
 `valuesObject`, which makes `values` be dropped (argoproj/argo-cd, docs/user-guide/helm.md). Flux:
 `valuesFrom` comes before the values of the object, unless it names a path of its own
-(fluxcd/helm-controller, docs/spec/v2).
+(fluxcd/helm-controller, docs/spec/v2). An ApplicationSet with a plain list has an installation for
+each of its elements.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from shardlint.plan import Remark, Router, ServingPlan
+from shardlint.known import Known
+from shardlint.plan import Remark, Router, ServingPlan, series
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers import helm_values, llmd, production_stack
+from shardlint.readers.application_sets import elements, filled
+from shardlint.readers.chart_values import chart_values
 from shardlint.readers.inner_yaml import inner
+from shardlint.readers.layers import Work
 from shardlint.readers.objects import kind_of, read_objects, together
 from shardlint.readers.pods import Owner
 from shardlint.readers.rendered import items
@@ -64,17 +68,13 @@ class _Release:
     namespace: str | None
     layered: bool
     dropped: Node | None = None
+    chart: Known[str] = Known.unset()
+    """The version of the chart, where one is pinned."""
 
 
 def _read(release: _Release, context: ReadContext) -> ReadResult:
     """The values as those of the chart that they fit."""
-    found = ReadResult()
-    if production_stack.is_ours(release.values):
-        found = production_stack.values(release.values, release.path, context)
-    elif llmd.is_ours(release.values):
-        found = llmd.values(release.values, release.path, context)
-    else:
-        found = helm_values.values(release.values, release.path, context)
+    found = chart_values(release.values, release.path, context, release.chart)
     return ReadResult(
         plans=tuple(_of_plan(plan, release) for plan in found.plans),
         routers=tuple(_of_router(router, release) for router in found.routers),
@@ -124,7 +124,13 @@ def _releases(node: Node, path: str) -> Iterator[_Release]:
     if group == ARGO and kind == "Application":
         yield from _argo(node, node.get("spec"), f"{path}/spec")
     elif group == ARGO and kind == "ApplicationSet":
-        yield from _argo(node, node.get("spec", "template", "spec"), f"{path}/spec/template/spec")
+        template, where = node.get("spec", "template", "spec"), f"{path}/spec/template/spec"
+        listed, work = elements(node), Work(node.origin)
+        if template is None or not listed:
+            yield from _argo(node, template, where)
+            return
+        for element in listed:
+            yield from _argo(node, filled(template, element, work), where)
     elif group == FLUX and kind == "HelmRelease":
         yield from _flux(node, path)
 
@@ -138,8 +144,11 @@ def _argo(node: Node, spec: Node | None, path: str) -> Iterator[_Release]:
     ]
     for source, where in sources:
         helm = source.get("helm") if source is not None else None
-        if helm is not None and (found := _of_helm(node, spec, helm, f"{where}/helm")) is not None:
-            yield found
+        if source is None or helm is None:
+            continue
+        if (found := _of_helm(node, spec, helm, f"{where}/helm")) is not None:
+            revision = source.get("targetRevision")  # of a repository of git it is a branch
+            yield replace(found, chart=_pinned(revision if source.get("chart") else None))
 
 
 def _of_helm(node: Node, spec: Node, helm: Node, path: str) -> _Release | None:
@@ -167,6 +176,13 @@ def _of_helm(node: Node, spec: Node, helm: Node, path: str) -> _Release | None:
     )
 
 
+def _pinned(version: Node | None) -> Known[str]:
+    """One version; a range of them says as much as nothing."""
+    if version is None or version.kind != "scalar" or series(version.value) is None:
+        return Known.unset()
+    return version.text().known()
+
+
 def _flux(node: Node, path: str) -> Iterator[_Release]:
     values = node.get("spec", "values")
     if values is None or values.kind != "map":
@@ -184,6 +200,7 @@ def _flux(node: Node, path: str) -> Iterator[_Release]:
         values=values,
         namespace=node.string("spec", "targetNamespace") or node.string("metadata", "namespace"),
         layered=bool(others or items(files) or node.get("spec", "postRenderers")),
+        chart=_pinned(node.get("spec", "chart", "spec", "version")),
     )
 
 

@@ -190,8 +190,9 @@ class _Service:
         one: Known[int] = Known.of(1, how="derived", assumes=(ONE_NODE,))
         nodes = count.assuming(STATED_NODES) if count.is_known else count.or_default(one)
         placed = Placement(
-            pods_per_group=nodes, shm_ample=True, scope=self.owner.path, scheduled=True
-        )
+            pods_per_group=nodes, shm_ample=True, scope=self.owner.path, scheduled=True,
+            node_labels=(MappingProxyType(dict(self._labels())),),
+        )  # fmt: skip
         if node is None or node.kind != "scalar":
             return replace(placed, gpus_per_pod=self._partition(Known.unset()))
         if (reason := placeholder(node.value)) is not None:
@@ -208,6 +209,14 @@ class _Service:
             gpu=context.labels(labels)[1],
             device_kind=Known.of("gpu", node.origin, how="derived"),
         )
+
+    def _labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What the nodes must be labelled with: their type, and what the selector asks for."""
+        wanted = string_map(self.body.get("resource", "labelSelector", "matchLabels"))
+        if (kind := self.body.string("resource", "instanceType")) is not None:
+            wanted = {**wanted, INSTANCE: kind}
+        for key, value in wanted.items():
+            yield key, (value,) if placeholder(value) is None else ()
 
     def _partition(self, size: Known[Any]) -> Known[Any]:
         part = self.body.get("resource", "partition")

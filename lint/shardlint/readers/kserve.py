@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import kserve
 from shardlint.plugins import Absorbed, ReadContext, ReadResult
 from shardlint.readers.edits import remove_item
@@ -206,6 +206,7 @@ class _Service:
 
     def __init__(self, node: Node, path: str, context: ReadContext) -> None:
         self.node, self.path, self.context = node, path, context
+        self.releases = context.platform(kserve.NAME)
         self.source = node.source
         self.predictor = _map(node.get("spec", "predictor"))
         self.runtime: _Runtime | None = None
@@ -440,11 +441,31 @@ class _Group:
         tp, pp = self.sizes.known("tp"), self.sizes.known("pp")
         if self.mp:
             return combine(kserve.mp_group, tp, pp)
-        head, worker = _requested(self.head), _requested(self.container)
-        found = combine(_ray, tp, pp, head, worker)
+        found = self._grouped_by_release(tp, pp)
         if found.only is None or (found.only.nodes > 0 and found.only.head > 0):
             return found
         return Known.unknown("the sizes are no numbers of GPUs", found.origin)
+
+    def _grouped_by_release(self, tp: Known[int], pp: Known[int]) -> Known[kserve.Group]:
+        """How KServe counts the pods, which it has done in another way in older releases."""
+        head, worker = _requested(self.head), _requested(self.container)
+        none: Known[kserve.Group] = Known.unknown(
+            f"{kserve.LABEL} knows `workerSpec` from {kserve.GROUPS_SINCE} on"
+        )
+        releases = self.service.releases
+        stages = by_release(
+            kserve.LABEL, releases, kserve.GROUPS_SINCE, combine(kserve.mp_group, tp, pp), none
+        )
+        counted = combine(_ray, tp, pp, head, worker)
+        return by_release(kserve.LABEL, releases, kserve.COUNTED_SINCE, counted, stages)
+
+    def _when_counted(self) -> str | None:
+        """When the requests of GPUs decide how many pods there are, as a clause; None: never."""
+        spans = self.service.releases.values
+        if self.mp or (spans and not any(s.meets(kserve.COUNTED_SINCE, None) for s in spans)):
+            return None
+        always = all(span.within(kserve.COUNTED_SINCE, None) for span in spans)
+        return "" if always else f"from {kserve.COUNTED_SINCE} on "
 
     # ------------------------------------------------------------------------------- what it says
 
@@ -525,9 +546,10 @@ class _Group:
 
     def _remarks(self) -> Iterator[Remark]:
         group = self.group.only
+        if self.group.is_known:  # the first is that of the newest releases
+            yield from self._counted(self.group.values[0])
         if group is None:
             return
-        yield from self._counted(group)
         replicas = self.service.predictor and integer(self.service.predictor.get("minReplicas"))
         if replicas and (replicas.only or 0) > 1 and group.nodes > 1 and replicas.origin:
             yield Remark(
@@ -543,7 +565,8 @@ class _Group:
 
     def _counted(self, group: kserve.Group) -> Iterator[Remark]:
         """GPUs that are written and not counted, or not those that the pods get."""
-        if self.mp or group.nodes < 2:
+        when = self._when_counted()
+        if when is None or group.nodes < 2:
             return
         requested = [_requested(node).only for node in (self.head, self.container)]
         limits = [stated for node in (self.head, self.container)
@@ -557,8 +580,8 @@ class _Group:
                 kind="ignored",
                 at=limits[0].origin,
                 message=(
-                    f"{kserve.LABEL} counts the GPUs of `requests` alone: without them it makes"
-                    f" {pods}, whatever the limits are"
+                    f"{when}{kserve.LABEL} counts the GPUs of `requests` alone: without them it"
+                    f" makes {pods}, whatever the limits are"
                 ),
                 severity="warning",
                 help="the same number under `requests` of the model and of the worker",
@@ -567,7 +590,8 @@ class _Group:
             yield Remark(
                 kind="ignored",
                 at=tp.origin,
-                message=f"no GPU is requested: {kserve.LABEL} makes {pods}, not one of {tp.value}",
+                message=f"no GPU is requested: {when}{kserve.LABEL} makes {pods}, not one of"
+                f" {tp.value}",
                 severity="warning",
                 help="`resources.requests` of the model and of the worker",
             )

@@ -47,6 +47,7 @@ from shardlint.readers.layers import (
     made,
     made_map,
     operated,
+    places,
     put,
 )
 from shardlint.readers.objects import Object, kind_of, objects, read_object
@@ -142,9 +143,9 @@ def _result(source: Source, items: list[Item], build: Build, context: ReadContex
 def _seen_here(plan: ServingPlan, built: list[Object], source: Source) -> ServingPlan:
     """The plan as one of the kustomization, with the places that have a share in it."""
     item = next(item for item in built if _holds(item, plan))
-    places = tuple(_places(item.node, plan.path.removeprefix(item.path)))
+    shared = tuple(places(item.node, plan.path.removeprefix(item.path)))
     named = f"{source.name}#{plan.path}"
-    return replace(plan, id=named, file=source.name, elsewhere=places)
+    return replace(plan, id=named, file=source.name, elsewhere=shared)
 
 
 def _router_here(router: Router, ids: Mapping[str, str], node: Node, source: Source) -> Router:
@@ -152,7 +153,7 @@ def _router_here(router: Router, ids: Mapping[str, str], node: Node, source: Sou
         router,
         id=f"{source.name}#{router.id.removeprefix(f'{router.file}#')}",
         file=source.name,
-        elsewhere=tuple(_places(node, "")),
+        elsewhere=tuple(places(node, "")),
         backends=tuple(ids.get(one, one) for one in router.backends),
     )
 
@@ -164,23 +165,6 @@ def _holds(item: Object, plan: ServingPlan) -> bool:
 def _holds_any(item: Object, found: ReadResult) -> bool:
     """Some plan is one of a part of this object: its reader joined several."""
     return any(_holds(item, plan) for plan in found.plans)
-
-
-def _places(root: Node, pointer: str) -> Iterator[Origin]:
-    """Where an object and a part of it start, in each file that has a share in them."""
-    node: Node | None = root
-    for step in pointer.split("/")[1:]:
-        if node is not None:
-            node = (
-                node.get(int(step)) if node.kind == "list" and step.isdecimal() else node.get(step)
-            )
-    for each in (root, node) if node is not None and node is not root else (root,):
-        yield from (part.origin for part in each.parts or (each,))
-    for key in ("command", "args"):
-        found = node.get(key) if node is not None else None
-        for item in (found.items or [found]) if found is not None else []:
-            if item.style in ("|", ">"):
-                yield item.origin
 
 
 # ------------------------------------------------------------------------------- what is reached

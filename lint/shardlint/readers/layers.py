@@ -7,7 +7,7 @@ that it was put together from in `parts`. Scalars are those of the file that has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shardlint.platforms.kustomize import MERGE_KEYS
 from shardlint.readers.yaml_tree import MAX_DEPTH, Node, YamlError, documents
@@ -107,6 +107,23 @@ def everywhere(
     pairs = [(name, everywhere(value, change, work, name.value, depth + 1)) for name, value in own]
     same = all(one is other for (_, one), (_, other) in zip(pairs, own, strict=True))
     return change(node if same else with_pairs(node, pairs), key)
+
+
+def places(root: Node, pointer: str) -> Iterator[Origin]:
+    """Where an object and a part of it start, in each file that has a share in them."""
+    node: Node | None = root
+    for step in pointer.split("/")[1:]:
+        if node is not None:
+            node = (
+                node.get(int(step)) if node.kind == "list" and step.isdecimal() else node.get(step)
+            )
+    for each in (root, node) if node is not None and node is not root else (root,):
+        yield from (part.origin for part in each.parts or (each,))
+    for key in ("command", "args"):
+        found = node.get(key) if node is not None else None
+        for item in (found.items or [found]) if found is not None else []:
+            if item.style in ("|", ">"):
+                yield item.origin
 
 
 # --------------------------------------------------------------------------- strategic merge

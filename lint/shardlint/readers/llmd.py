@@ -9,17 +9,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Fleet, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import llmd as chart
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
+from shardlint.readers.chart_files import chart_release
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.kubernetes import surge
 from shardlint.readers.plans import VISIBLE, finished, numbered
-from shardlint.readers.pods import Owner, container_plans
+from shardlint.readers.pods import RESOURCES, Owner, container_plans
 from shardlint.readers.rendered import (
     MapSite,
     OptionKeySite,
@@ -59,7 +61,12 @@ class LlmdReader:
         roots, failed = read_yaml(source)
         if failed is not None:
             return failed
-        found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
+        release = chart_release(source, context, chart.CHART)
+        found = [
+            values(root, f"{at}:", context, release)
+            for at, root in enumerate(roots)
+            if is_ours(root)
+        ]
         return ReadResult(plans=finished(plan for result in found for plan in result.plans))
 
 
@@ -70,9 +77,12 @@ def is_ours(root: Node) -> bool:
     return maps[0] and any(maps[1:]) and root.get("kind") is None
 
 
-def values(root: Node, path: str, context: ReadContext) -> ReadResult:
-    """The engines of one release of the chart."""
+def values(
+    root: Node, path: str, context: ReadContext, release: Known[str] | None = None
+) -> ReadResult:
+    """The engines of one installation of the chart; `release` is that of the chart."""
     plans: list[ServingPlan] = []
+    releases = context.platform(KIND, release)
     for role in ROLES:
         node = root.get(role)
         create = node.get("create") if node is not None else None
@@ -80,8 +90,11 @@ def values(root: Node, path: str, context: ReadContext) -> ReadResult:
             continue
         for at, container in enumerate(items(node.get("containers"))):
             if container.kind == "map":
-                part = _Part(root, node, container, role, f"{path}/{role}/containers/{at}")
-                plans.extend(part.plans(context))
+                where = f"{path}/{role}/containers/{at}"
+                part = _Part(root, node, container, role, where, releases)
+                plans.extend(
+                    replace(plan, platform_releases=releases) for plan in part.plans(context)
+                )
     return ReadResult(plans=tuple(numbered(plans)))
 
 
@@ -94,6 +107,7 @@ class _Part:
     container: Node
     role: str
     path: str
+    releases: Known[Releases] = Known.unset()
 
     @property
     def command(self) -> str:
@@ -123,6 +137,7 @@ class _Part:
             command=(added("vllm", like), added("serve", like)) if serve else (),
             arguments=() if custom else tuple(self._arguments()),
             env=MappingProxyType(dict(self._environment())),
+            placement=self._overridden(),
             remarks=tuple(self._remarks()),
             platform=KIND,
         )
@@ -168,6 +183,39 @@ class _Part:
         if sizes is None or sizes.gpus is None:
             return Known.unknown(OPEN, origin)
         return Known.of(sizes.gpus, origin, how="derived")
+
+    def _overridden(self) -> Mapping[str, Any]:
+        """The GPUs of a pod, where an older chart puts its own number in place of a stated one."""
+        found = self._stated()
+        if not found or self._is_shared() or truthy(self._accelerator("dra")):
+            return {}
+        stated = integer(found[0])
+        asked = by_release(chart.CHART, self.releases, chart.KEPT_SINCE, stated, self._worked_out())
+        return {} if asked is stated else {"gpus_per_pod": asked}
+
+    def _stated(self) -> list[Node]:
+        """The GPUs that the container asks for itself."""
+        kind = self._accelerator("type")
+        resource = chart.RESOURCES.get(kind.value if kind is not None else "", chart.GPU)
+        parts = (self.container.get("resources", part, resource) for part in ("limits", "requests"))
+        return [node for node in parts if node is not None]
+
+    def _worked_out(self) -> Known[int]:
+        """The number of the chart before 0.3.17; for one rank it has always been the same."""
+        sizes = self._sizes()
+        if sizes is None or sizes.gpus is None:
+            return Known.unknown(OPEN, key_of(self.node, "parallelism").origin)
+        by_rank = by_release(
+            chart.CHART, self.releases, chart.PER_RANK_SINCE,
+            Known.of(sizes.gpus), Known.of(sizes.tensor),
+        )  # fmt: skip
+        return replace(by_rank, origin=key_of(self.node, "parallelism").origin, how="derived")
+
+    def _is_shared(self) -> bool:
+        """Units of a resource that others share out: for the chart, one stands for one rank."""
+        kind = self._accelerator("type")
+        resource = chart.RESOURCES.get(kind.value if kind is not None else "", chart.GPU)
+        return not RESOURCES.match(resource)
 
     def _nodes(self) -> Known[int]:
         """`workers` pods make up one replica of a LeaderWorkerSet; a Deployment has one pod."""
@@ -320,7 +368,22 @@ class _Part:
                 message=f"`command` has no effect with `modelCommand: {self.command}`",
                 help="`modelCommand: custom` runs it",
             )  # fmt: skip
-        yield from self._unequal()
+        if self._overridden():
+            yield from self._replaced()
+        else:
+            yield from self._unequal()
+
+    def _replaced(self) -> Iterator[Remark]:
+        """The container asks for GPUs, and an older chart asks for its own number."""
+        node, worked_out = self._stated()[0], self._worked_out()
+        if worked_out.is_known and integer(node).only not in worked_out.values:
+            count = " or ".join(str(value) for value in worked_out.values)
+            yield Remark(
+                kind="ignored", at=node.origin, severity="warning",
+                message=f"the chart before {chart.KEPT_SINCE} asks for {count} GPUs (tensor ×"
+                " dataLocal), whatever stands here",
+                help="the number that `parallelism` comes to, or a newer chart",
+            )  # fmt: skip
 
     def _unequal(self) -> Iterator[Remark]:
         """The chart fills in the limit and the request apart, each where it is not there."""

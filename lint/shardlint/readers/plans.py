@@ -15,6 +15,7 @@ from shardlint.engines.launchers import (
     accelerator,
     bundled,
     cpu_build,
+    image_matches,
     image_tells_version,
     release_in_name,
     tag_of,
@@ -46,6 +47,7 @@ from shardlint.readers.edits import (
     RefusedSite,
     Slot,
     SpellingSite,
+    TextSite,
     Use,
     Uses,
     stands_in,
@@ -342,8 +344,16 @@ def _tag(launch: Launch) -> Known[str]:
 
 
 def _version_tag(launch: Launch, engine: Engine) -> Known[str]:
-    """The tag, where tags of this image are releases of the engine."""
-    return _tag(launch) if image_tells_version(engine.name, launch.image.only) else Known.unset()
+    """The tag, where tags of this image are releases of the engine; else a release in its name."""
+    if image_tells_version(engine.name, launch.image.only):
+        return _tag(launch)
+    return _in_name(launch, engine)
+
+
+def _in_name(launch: Launch, engine: Engine) -> Known[str]:
+    image = launch.image.only
+    found = release_in_name(image) if image_matches(engine.name, image) and image else None
+    return Known.unset() if found is None else launch.image.map(lambda _: found)
 
 
 def _assigned(command: Sequence[Text]) -> Iterator[tuple[str, Text]]:
@@ -433,6 +443,8 @@ def _sites(
         bare = host.extend if found is None and slot is None else None
         site = FlagSite(spelling, found, slot)
         sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
+        if found is None and (text := reading.variables.get(name)) is not None:
+            sites[name] = TextSite((text,))
     for name in reading.counted:
         if name in host.effective:
             continue

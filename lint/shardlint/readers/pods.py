@@ -285,6 +285,7 @@ def host_of(
         gpu_label=label,
         gpu=device,
         gpus_per_node=_node_size(spec, context),
+        node_labels=wanted_labels(spec),
         device_ids=indexed(count),
         scope=path,
         scheduled=whole,
@@ -536,9 +537,8 @@ def _node_labels(spec: Node) -> dict[str, list[Node]]:
     found = {
         key.value: [value] for key, value in _entries(spec.get("nodeSelector")) if value.is_string
     }
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms = spec.get("affinity", "nodeAffinity", required, "nodeSelectorTerms")
-    for term in terms.items[:1] if terms is not None and len(terms.items) == 1 else []:
+    terms = _node_terms(spec)
+    for term in terms if len(terms) == 1 else []:
         rows = term.get("matchExpressions")
         for row in rows.items if rows is not None else []:
             values = row.get("values")
@@ -550,6 +550,37 @@ def _node_labels(spec: Node) -> dict[str, list[Node]]:
         for key, nodes in found.items()
         if not any(placeholder(node.value) for node in nodes)
     }
+
+
+def _node_terms(spec: Node) -> list[Node]:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = spec.get("affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    return terms.items if terms is not None else []
+
+
+def wanted_labels(spec: Node | None) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+    """The labels of `Placement.node_labels`: those of the selector with those of each term."""
+    if spec is None:
+        return ()
+    own = {key.value: _allowed([value]) for key, value in _entries(spec.get("nodeSelector"))}
+    found = [{**own, **dict(_in_term(term))} for term in _node_terms(spec)] or [own]
+    return tuple(MappingProxyType(labels) for labels in found if labels)
+
+
+def _in_term(term: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of what is no list of values, only that the label is asked for is known."""
+    rows = term.get("matchExpressions")
+    for row in rows.items if rows is not None else []:
+        key, values = row.string("key"), row.get("values")
+        if key is not None and row.string("operator") != "DoesNotExist":
+            listed = values.items if values is not None else []
+            yield key, _allowed(listed) if row.string("operator") == "In" else ()
+
+
+def _allowed(values: list[Node]) -> tuple[str, ...]:
+    """The values, none if one of them is not known."""
+    known = all(node.kind == "scalar" and placeholder(node.value) is None for node in values)
+    return tuple(node.value for node in values) if known else ()
 
 
 # -------------------------------------------------------------------------------- environment

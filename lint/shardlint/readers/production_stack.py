@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Remark, ServingPlan, Site
+from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
+from shardlint.readers.chart_files import chart_release
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites
 from shardlint.readers.kubernetes import surge
@@ -65,7 +66,12 @@ class ProductionStackReader:
         roots, failed = read_yaml(source)
         if failed is not None:
             return failed
-        found = [values(root, f"{at}:", context) for at, root in enumerate(roots) if is_ours(root)]
+        release = chart_release(source, context, chart.CHART)
+        found = [
+            values(root, f"{at}:", context, release)
+            for at, root in enumerate(roots)
+            if is_ours(root)
+        ]
         return ReadResult(
             plans=finished(plan for result in found for plan in result.plans),
             routers=tuple(router for result in found for router in result.routers),
@@ -78,16 +84,19 @@ def is_ours(root: Node) -> bool:
     return engines is not None and engines.kind == "map" and root.get("kind") is None
 
 
-def values(root: Node, path: str, context: ReadContext) -> ReadResult:
-    """The engines and the router of one release of the chart."""
+def values(
+    root: Node, path: str, context: ReadContext, release: Known[str] | None = None
+) -> ReadResult:
+    """The engines and the router of one installation; `release` is that of the chart."""
     engines = root.get("servingEngineSpec")
     if engines is None or _is_false(engines.get("enableEngine")):
         return ReadResult()
     plans: list[ServingPlan] = []
+    releases = context.platform(KIND, release)
     for at, node in enumerate(items(engines.get("modelSpec"))):
         if node.kind == "map" and not _is_false(node.get("enabled")):
-            spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}")
-            plans.extend(spec.plans(context))
+            spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}", releases)
+            plans.extend(replace(plan, platform_releases=releases) for plan in spec.plans(context))
     plans = list(numbered(plans))
     if plans and (said := tuple(_stack_router.refused(root))):
         plans[0] = replace(plans[0], refused=(*plans[0].refused, *said))
@@ -108,6 +117,7 @@ class _Spec:
     node: Node
     engines: Node
     path: str
+    releases: Known[Releases] = Known.unset()
 
     @property
     def config(self) -> Node | None:
@@ -121,8 +131,19 @@ class _Spec:
         found = self.node.get("raySpec")
         if found is None or found.kind != "map":
             return None
+        if self._is(None, chart.RAY_SINCE):
+            return None
+        if self._is(None, chart.RAY_ALWAYS_UNTIL):
+            return found
         stated = found.get("enabled")
+        if stated is None and self._is(chart.RAY_ALWAYS_UNTIL, None):
+            return None
         return found if stated is None or truthy(stated) else None
+
+    def _is(self, since: str | None, until: str | None) -> bool:
+        """Every release of the chart that is possible is one of these."""
+        spans = self.releases.values
+        return bool(spans) and all(span.within(since, until) for span in spans)
 
     def plans(self, context: ReadContext) -> Iterator[ServingPlan]:
         owner = self._owner()
@@ -378,6 +399,8 @@ class _Spec:
         """Newer charts make a RayCluster only of a `raySpec` that is enabled."""
         if self.ray is None or self.ray.get("enabled") is not None:
             return fact
+        if self._is(None, chart.RAY_ALWAYS_UNTIL):
+            return fact
         before = f"the chart is older than {chart.RAY_ALWAYS_UNTIL}"
         return fact.assuming(f"raySpec makes a RayCluster without `enabled: true`: {before}")
 
@@ -420,7 +443,22 @@ class _Spec:
         if size is not None and self._shm() is None:
             message = "`shmSize` has no effect without `vllmConfig.tensorParallelSize`"
             yield _ignored(size[0], message, "the chart mounts no /dev/shm then")
-        if self.ray is not None and self.ray.get("enabled") is None:
+        yield from self._ray_remarks()
+
+    def _ray_remarks(self) -> Iterator[Remark]:
+        """What becomes of a `raySpec` that is not enabled, by the release of the chart."""
+        found = self.node.get("raySpec")
+        stated = found.get("enabled") if found is not None else None
+        if found is None or found.kind != "map" or truthy(stated):
+            return
+        if self._is(None, chart.RAY_ALWAYS_UNTIL):
+            if stated is not None and self.ray is not None:
+                message = (
+                    f"the chart before {chart.RAY_ALWAYS_UNTIL} does not read `enabled`: any"
+                    " `raySpec` makes a RayCluster"
+                )
+                yield _ignored(stated, message, "leave `raySpec` out")
+        elif stated is None:
             key = key_of(self.node, "raySpec")
             message = (
                 "`raySpec` without `enabled: true` has no effect from chart"

@@ -57,6 +57,9 @@ class Node:
     anchored: Span | None = None
     """Of an alias, where its content stands."""
 
+    mapped: Mapped | None = field(default=None, repr=False)
+    """The characters of a scalar that has been filled in, each with its place."""
+
     @property
     def written(self) -> Node:
         """The map or list as it stands in a file: of several, the one that was laid on last."""
@@ -134,6 +137,8 @@ class Node:
             return Text.unknown(self.origin, reason)
         if self.unknown is not None:
             return Text.unknown(self.origin, self.unknown)
+        if self.mapped is not None:
+            return Text(self.mapped, self.origin)
         if not self.alias:
             return Text(characters(self), self.origin)
         there = (Origin(self.source.name, self.anchored),) if self.anchored is not None else ()

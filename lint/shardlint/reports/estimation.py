@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from textwrap import TextWrapper
 from typing import Final, TextIO
 
-from shardlint.estimates import Estimate, apportioned
+from shardlint.estimates import Estimate, apportioned, doubts
 from shardlint.reports.colour import Paint, Style, painter
 from shardlint.reports.words import counted, printable
 from shardlint.sizing.bands import WORDS
+from shardlint.sizing.loads import NotModelled
 from shardlint.sizing.memory import GIB
 
 WIDTH: Final = 80
@@ -29,6 +30,17 @@ PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
 """Parts of the card: their names, and their marks with and without Unicode."""
 OVER: Final = "not there"
 """What `unused` is called where the parts exceed the card."""
+
+BOUNDS: Final[Mapping[str, str]] = {
+    "weights": "most of the time goes to reading weights",
+    "attention": "most of the time goes to reading the KV cache",
+    "compute": "most of the time goes to computing",
+    "communication": "most of the time goes to exchange between GPUs",
+    "overhead": "most of the time goes to launching kernels and scheduling",
+    "prefill": "most of the time goes to prefill",
+    "kv_cache": "the KV cache holds no more",
+    "max_num_seqs": "the engine takes no more at the same time",
+}
 
 VERDICTS: Final = {
     "fits": "fits",
@@ -78,9 +90,10 @@ def lines(found: Estimate, width: int, unicode: bool, paint: Paint) -> Iterator[
 def _sentences(found: Estimate) -> Iterator[tuple[str, str]]:
     yield from _cache(found)
     yield from _workload(found)
+    yield from _speed(found)
     yield "band", band_words(found)
     yield "verdict", VERDICTS[found.verdict] + _short_of(found)
-    for sentence in found.assumptions:
+    for sentence in (*found.assumptions, *doubts(found)):
         yield "assumes", sentence
 
 
@@ -179,6 +192,34 @@ def _workload(found: Estimate) -> Iterator[tuple[str, str]]:
     enough = "enough" if held >= asked.concurrency else "not enough"
     asks = f"{asked.concurrency:,} × {length:,} = {asked.concurrency * length:,} tokens"
     yield "workload", f"{asks}; {has}: {enough}"
+
+
+def _speed(found: Estimate) -> Iterator[tuple[str, str]]:
+    """What one replica makes of the workload, then all of them; a weak number as its range."""
+    speed = found.speed
+    if isinstance(speed, NotModelled):
+        return
+    low, high = (_three(end) for end in speed.range)
+    if speed.grade == "weak":
+        size = f"{low} to {high} tok/s (weak)"
+        slow, fast = (1e3 * speed.batch / end for end in speed.range)
+        pace = f"a token every {fast:,.1f} to {slow:,.1f} ms"
+    else:
+        size = f"{_three(speed.tok_s)} tok/s ({low} to {high})"
+        size += f", {_three(speed.tok_s_per_gpu)} a GPU"
+        pace = f"a token every {speed.tpot_ms:,.1f} ms"
+    at = counted(int(speed.batch), "request")
+    yield "speed", f"{size} with {at} at the same time; {pace}; {BOUNDS[speed.bound_by]}"
+    if found.replicas > 1:
+        low, high = (_three(end * found.replicas) for end in speed.range)
+        yield "fleet", f"{low} to {high} tok/s, {found.replicas:,} times a replica"
+    bound = f"{_three(speed.ttft_ms)} ms"
+    yield "first", f"the first token within {bound}: nine of ten that were measured took less"
+
+
+def _three(number: float) -> str:
+    """Three digits."""
+    return f"{float(f'{number:.3g}'):,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def band_words(found: Estimate) -> str:

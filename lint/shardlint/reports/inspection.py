@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from shardlint.engine import Engine
 from shardlint.estimates import Estimate, EstimateError, estimate_plan, plan_record
 from shardlint.known import Known
-from shardlint.plan import Placement, Ranks, Router, ServingPlan
+from shardlint.plan import LAST_OF_SERIES, Placement, Ranks, Releases, Router, ServingPlan
 from shardlint.project import Project
 from shardlint.reports import estimation, gpu_table, group_list
 from shardlint.reports.words import counted
@@ -64,6 +64,7 @@ def _plan(plan: ServingPlan, project: Project, origins: bool) -> dict[str, Any]:
         "file": plan.file,
         "role": plan.role,
         "platform": plan.platform,
+        "platform_version": _scalar(plan.platform_releases.map(_span)),
         "group": plan.group,
         "stated": {
             "engine": plan.engine,
@@ -99,6 +100,8 @@ def plan_memory(plan: ServingPlan, project: Project) -> tuple[Estimate | None, s
 def _surroundings(placement: Placement) -> dict[str, Any]:
     ids = placement.device_ids.only
     return {
+        "pool": _scalar(placement.pool),
+        "price_per_gpu_hour": _scalar(placement.price),
         "host_ipc": placement.host_ipc.only,
         "host_network": placement.host_network.only,
         "memory_bytes": placement.memory_bytes.only,
@@ -233,7 +236,7 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     releases = " or ".join(str(item) for item in plan.versions.values)
     yield f"  engine    {label} {releases}".rstrip()
     if plan.platform is not None:
-        yield f"  platform  {plan.platform}"
+        yield f"  platform  {plan.platform}{_platform_release(plan)}"
     if plan.role is not None:
         yield f"  role      {plan.role}"
     yield f"  model     {_model(plan)}"
@@ -245,6 +248,8 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
     if plan.placement.wants_gpu or devices.is_known:
         count = devices.only if devices.is_known else devices.reason
         yield f"  devices   {count}" + (f" × {gpu}" if gpu else "")
+    if plan.placement.pool.is_known:
+        yield f"  pool      {_pool(plan.placement)}"
     routing = _routing(plan, project)
     if routing is not None:
         yield f"  router    {routing['policy']}: {', '.join(routing['awareness'])}"
@@ -267,6 +272,36 @@ def _router_lines(router: Router, project: Project) -> Iterator[str]:
     yield f"  router    {policy}{default}: {', '.join(_awareness(router)) or 'not known'}"
     if router.choices.only is not None:
         yield f"  choices   {router.choices.only}"
+
+
+def _platform_release(plan: ServingPlan) -> str:
+    """Which release of its platform counts, and whether that is only what was read."""
+    found = plan.platform_releases
+    said = " or ".join(_span(span) for span in found.values)
+    if not said:
+        return ""
+    return f" (taken to be {said})" if found.how == "defaulted" else f" {said}"
+
+
+def _span(releases: Releases) -> str:
+    """The releases; a whole series as it is written."""
+    if releases.last == f"{releases.first}.{LAST_OF_SERIES}":
+        return f"{releases.first}.x"
+    return str(releases)
+
+
+def _pool(placement: Placement) -> str:
+    """The pools of which it runs in one, and what is known of that."""
+    said = [" or ".join(placement.pool.values)]
+    card, size, nodes = placement.gpu, placement.gpus_per_node.only, placement.nodes.only
+    name = " or ".join(dict.fromkeys(device.name for device in card.values))
+    if card.is_known and name not in said:
+        said.append(name)
+    if size is not None and nodes is not None:
+        said.append(f"{counted(nodes, 'node')} × {counted(size, 'GPU')}")
+    if placement.price.only is not None:
+        said.append(f"{placement.price.only:,.2f} per GPU-hour")
+    return ", ".join(said)
 
 
 def _model(plan: ServingPlan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlint.api import Engine, Reader, Report, Rule, hookimpl
+from shardlint.api import Engine, Platform, Reader, Report, Rule, hookimpl
 
 
 @hookimpl
@@ -24,6 +24,13 @@ def shardlint_readers() -> list[Reader]:
     from shardlint_toy.reader import ToyReader
 
     return [ToyReader()]
+
+
+@hookimpl
+def shardlint_platforms() -> list[Platform]:
+    from shardlint_toy.platform import ToyBox
+
+    return [ToyBox()]
 
 
 @hookimpl

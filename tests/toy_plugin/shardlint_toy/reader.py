@@ -17,6 +17,7 @@ from shardlint.api import (
     ServingPlan,
     Source,
     Span,
+    by_release,
 )
 
 LINE = re.compile(r"^(\w+) *= *(\S+)$", re.MULTILINE)
@@ -50,6 +51,8 @@ class ToyReader:
                 return Known.unset()
             return Known.of(match[2], Origin(source.name, Span(*match.span(2))))
 
+        releases = context.platform("toybox")
+        gpus = by_release("Toy Box", releases, "2.0.0", text("gpus").map(int), Known.of(1))
         layout = LayoutFacts(tp=text("tp").map(int))
         sites = {"tp": "tp", "gpus_per_pod": "gpus"}
         plan = ServingPlan(
@@ -64,7 +67,8 @@ class ToyReader:
             model=text("model"),
             layout=layout,
             effective=engine.effective(layout),
-            placement=Placement(gpus_per_pod=text("gpus").map(int)),
+            placement=Placement(gpus_per_pod=gpus),
+            platform="toybox",
             sites={
                 field: TokenSite(origin)
                 for field, key in sites.items()
