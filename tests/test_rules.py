@@ -58,7 +58,7 @@ TOLD = re.compile(r"^```toml told\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """What the user's configuration says while the examples of a page are linted."""
 BEFORE = re.compile(r"^```yaml before\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """What the file was at the revision that the examples of a page are compared with."""
-FILES = {"sh": "script.sh", "yaml": "manifest.yaml"}
+FILES = {"sh": "script.sh", "yaml": "manifest.yaml", "nginx": "nginx.conf"}
 
 
 class Example(NamedTuple):
@@ -87,6 +87,7 @@ class Example(NamedTuple):
         told |= {} if self.rule.enabled else {"select": (self.rule.name,)}
         config = tomllib.loads("".join(TOLD.findall(self.rule.page())))
         told["models"] = config.get("models")
+        told |= {"workload": config["workload"]} if "workload" in config else {}
         if before := BEFORE.findall(self.rule.page()):
             name = FILES[self.language]
             old, new = (Project.of_texts(setup(), {name: text}) for text in (*before, self.text))

@@ -24,6 +24,7 @@ from shardlint.plan import (
     Memory,
     ModelFacts,
     Neighbour,
+    Offer,
     Options,
     Partner,
     Placement,
@@ -61,6 +62,7 @@ from shardlint.plugins import (
     Repair,
     Report,
     Result,
+    RouterWorld,
     Rule,
     RunFacts,
     Unused,
@@ -70,6 +72,7 @@ from shardlint.plugins import (
     says,
 )
 from shardlint.project import Project, Setup
+from shardlint.routing import Choice, RoutingRule, choice, matters, policy_words, told
 from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
 
 __all__ = [
@@ -77,6 +80,7 @@ __all__ = [
     "Always",
     "Asked",
     "Case",
+    "Choice",
     "Constraint",
     "ConstraintRule",
     "Device",
@@ -102,6 +106,7 @@ __all__ = [
     "Neighbour",
     "Never",
     "Note",
+    "Offer",
     "Options",
     "Origin",
     "Partner",
@@ -125,6 +130,8 @@ __all__ = [
     "Report",
     "Result",
     "Router",
+    "RouterWorld",
+    "RoutingRule",
     "Rule",
     "Run",
     "RunFacts",
@@ -146,6 +153,7 @@ __all__ = [
     "apply",
     "at_most",
     "by_release",
+    "choice",
     "combine",
     "decide",
     "divides",
@@ -153,9 +161,12 @@ __all__ = [
     "gib",
     "hookimpl",
     "lint",
+    "matters",
     "parts_of",
+    "policy_words",
     "ranks_of",
     "refuses",
     "says",
     "series",
+    "told",
 ]  # fmt: skip

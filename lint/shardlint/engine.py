@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from shardlint.footprint import MemoryRules
 from shardlint.known import Known
@@ -19,6 +19,7 @@ from shardlint.plan import (
     Ranks,
     Reading,
     Releases,
+    Router,
     ServingPlan,
     SharedMemory,
 )
@@ -112,6 +113,19 @@ class Engine(Protocol):
 
     def peer_option(self, plan: ServingPlan) -> str | None:
         """The option that keeps the engine's own kernels off peer access; None: given, or none."""
+        ...
+
+
+@runtime_checkable
+class Balancer(Protocol):
+    """An engine that chooses among data-parallel ranks of its own."""
+
+    def balancing(self, plan: ServingPlan) -> Router | None:
+        """How it does that; None where there is nothing to choose and nothing is stated."""
+        ...
+
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        """Whether it tells a router what its cache holds; None: that is not certain."""
         ...
 
 

@@ -16,6 +16,7 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from shardlint import routing
 from shardlint.asked_layout import Asked
 from shardlint.engine import Engine
 from shardlint.known import Known
@@ -26,6 +27,7 @@ from shardlint.plan import (
     KvGroup,
     Layout,
     LayoutFacts,
+    Offer,
     Refusal,
     ServingPlan,
 )
@@ -42,13 +44,28 @@ MOST_ROUNDS = 1000
 
 def with_fixes(run: Run) -> Result:
     """The result with the fixes of its findings."""
-    findings = tuple(
-        replace(finding, fixes=tuple(_fixes(run.cures[finding.fingerprint], finding)))
-        if finding.fingerprint in run.cures
-        else finding
-        for finding in run.result.findings
+    return replace(
+        run.result, findings=tuple(_with_fixes(item, run) for item in run.result.findings)
     )
-    return replace(run.result, findings=findings)
+
+
+def _with_fixes(finding: Finding, run: Run) -> Finding:
+    if (cure := run.cures.get(finding.fingerprint)) is not None:
+        return replace(finding, fixes=tuple(_fixes(cure, finding)))
+    if (offers := run.offers.get(finding.fingerprint)) is not None:
+        return replace(finding, fixes=tuple(_offered(offers)))
+    return finding
+
+
+def _offered(offers: Iterable[Offer]) -> Iterator[Fix]:
+    """What the router's reader can write: none is safe, requests go elsewhere afterwards."""
+    for offer in offers:
+        try:
+            edits = offer.site.set(offer.value)
+        except Exception:  # fence: an offer that cannot be written is none
+            continue
+        if not isinstance(edits, Refusal):
+            yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
 
 
 def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
@@ -462,15 +479,40 @@ def _other_change(
     """What fixes change without saying so, or do not change although they say so."""
     if [plan.id for plan in before.plans] != [plan.id for plan in after.plans]:
         return f"it would change which engines {file} starts"
+    routers = {router.id for router in before.routers}
+    routed = {name: fix for name, fix in by_plan.items() if name in routers}
+    if (other := _other_policy(after, routed)) is not None:
+        return other
     for old, new in zip(before.plans, after.plans, strict=True):
         engine = before.setup.engine(old.engine)
         fix = by_plan.get(old.id)
         if fix is not None and engine is not None:
             change = _change(old, new, fix.delta) or _other_option(old, new, fix.delta, engine)
         else:
-            change = _change(old, new, {})
+            change = _change_beside(old, new, routed.values())
         if change is not None:
             return f"it would also change {change} of {old.name}"
+    return None
+
+
+def _other_policy(after: Project, routed: Mapping[str, Fix]) -> str | None:
+    """Where a router is not read as the policy that its fix says."""
+    for router in after.routers:
+        fix = routed.get(router.id)
+        wanted = fix.delta.get("routing") if fix is not None else None
+        if wanted is not None and routing.word(router) != wanted:
+            return f"the policy would be read as {routing.word(router)}"
+    return None
+
+
+def _change_beside(old: ServingPlan, new: ServingPlan, fixes: Iterable[Fix]) -> str | None:
+    """The first fact of a plan that none of these fixes of routers says to change."""
+    was, now = stated(old), stated(new)
+    said = [fix.delta for fix in fixes]
+    for name, values in was.items():
+        allowed = [(delta[name],) for delta in said if name in delta]
+        if now[name] != values and now[name] not in allowed:
+            return name
     return None
 
 

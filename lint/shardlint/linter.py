@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from shardlint import links
 from shardlint.config import Settings, ignored_in, selected
 from shardlint.demands import Demand, Sizer, demand_of
 from shardlint.engine import Engine
 from shardlint.known import CONTRADICTION, MAX_WORLDS, Case, Known, worlds
-from shardlint.plan import Layout, Options, Router, ServingPlan
+from shardlint.plan import Layout, Offer, Options, Router, ServingPlan
 from shardlint.plugins import (
     SEVERITIES,
     BrokenPlugin,
@@ -26,6 +27,7 @@ from shardlint.plugins import (
     Related,
     Repair,
     Result,
+    RouterWorld,
     Rule,
     RunFacts,
     Severity,
@@ -56,6 +58,8 @@ class Run:
 
     result: Result
     cures: Mapping[str, Cure]
+    offers: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict)
+    """What the routers' readers can write for findings of routers."""
 
 
 @dataclass(slots=True)
@@ -81,6 +85,20 @@ class _Collected:
     workload: Mapping[str, Any] = field(default_factory=dict)
     demands: dict[str, Known[Demand]] = field(default_factory=dict)
     sizers: dict[str, Sizer] = field(default_factory=dict)
+
+    routed: tuple[RouterWorld, ...] | None = None
+
+    def around(self, project: Project) -> tuple[RouterWorld, ...]:
+        """The routers with what stands around them, put together once for all rules."""
+        if self.routed is None:
+            self.routed = tuple(
+                RouterWorld(
+                    router=item.router, plans=item.plans, before=item.before, beside=item.beside,
+                    workload=self.workload,
+                )
+                for item in links.around(project.plans, project.routers)
+            )  # fmt: skip
+        return self.routed
 
     def options(self, plan: ServingPlan) -> Options:
         """The options of a plan, taken apart once for all rules."""
@@ -190,12 +208,10 @@ def _run_rule(rule: type[Rule], project: Project, collected: _Collected) -> None
 
 
 def _check_routers(rule: type[Rule], project: Project, collected: _Collected) -> None:
-    by_id = {plan.id: plan for plan in project.plans}
-    for router in project.routers:
-        plans = [by_id[name] for name in router.backends if name in by_id]
-        for found in rule().check_router(router, plans):
+    for world in collected.around(project):
+        for found in rule().check_routing(world):
             severity = found.severity or rule.severity
-            collected.hits.append(_Hit(rule, found, severity, frozenset(), router))
+            collected.hits.append(_Hit(rule, found, severity, frozenset(), world.router))
 
 
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
@@ -427,12 +443,18 @@ def _finish(
                                             hit.found.message))  # fmt: skip
     findings: list[Finding] = []
     cures: dict[str, Cure] = {}
+    offers: dict[str, tuple[Offer, ...]] = {}
     seen: dict[str, int] = {}
     for hit, others in _told_once(ordered):
         finding = _finding(hit, project, seen)
         findings.append(_of_several(finding, [hit, *others], project) if others else finding)
         if hit.found.repair is not None and hit.world is not None:
             cures[finding.fingerprint] = Cure(hit.found.repair, hit.world)
+        if hit.found.repair is not None and isinstance(hit.owner, Router):
+            wanted = hit.found.repair.field
+            offers[finding.fingerprint] = tuple(
+                offer for offer in hit.owner.offers if offer.cures == wanted
+            )
     result = Result(
         findings=tuple(findings),
         undecided=tuple(sorted(collected.undecided)),
@@ -444,7 +466,7 @@ def _finish(
         sources=project.sources,
         rules=rules,
     )
-    return Run(result, cures)
+    return Run(result, cures, offers)
 
 
 def _told_once(ordered: list[_Hit]) -> Iterator[tuple[_Hit, list[_Hit]]]:

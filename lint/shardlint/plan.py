@@ -860,11 +860,39 @@ class Group:
 
 
 @record(kw_only=True)
+class Offer:
+    """A change that a router's reader can write: what it cures, what it says, and the edits.
+
+    `cures` is a word that rules ask for: "routing" (another policy), "skew", "state", "kv_events",
+    "prefix_caching", "session_key". `delta` are the fields that it changes; with "routing" there,
+    the policy that must be read afterwards, in the words of `routing.word`.
+    """
+
+    cures: str
+    title: str
+    delta: Mapping[str, Any]
+    site: Site
+    value: str = ""
+
+
+@record(kw_only=True)
 class Router:
     """What stands in front of replicas and chooses among them.
 
-    `awareness` holds what its choice looks at: "prefix", "session", "load"; empty: it is blind.
-    `selector` are the labels that its backends carry, `backends` the ids of the plans found.
+    `awareness` holds what its choice looks at: "prefix" (what the replica holds), "kv" (by the
+    engines' own events or a cache controller), "session", "load"; empty: it is blind. `chooses`:
+    among replicas; "one" where there is one to choose; "elsewhere" where it leaves the choice to
+    another, or makes none. `sure` is False where the awareness of its policy is not known.
+
+    `selector` are the labels that its backends carry, `targets` the hosts that it names, with
+    ports; `backends` the ids of the plans and routers found. `choices` is the number of places
+    that the file itself lists. `state` is "process" where each router process learns for itself
+    what the caches hold, `replicas` the number of such processes. `picker` names the endpoint
+    picker that decides for it, `picks` is the name that it goes by itself. `labels` are those of
+    its own pods, for Services in front of it, `names` hosts by which others reach it. `remarks` is
+    what its reader found: "skew", "kv-events", "prefix-caching-off", "session-key". `engines`: what
+    it balances serves models, whatever else is known; a balancer of another kind is only judged
+    where it leads to engines. `within`: it is part of an engine, and chooses among its ranks.
     """
 
     id: str
@@ -877,8 +905,22 @@ class Router:
     policy: Known[str] = Known.unset()
     explicit: bool = False
     awareness: frozenset[str] = frozenset()
+    sure: bool = True
+    chooses: Literal["replicas", "one", "elsewhere"] = "replicas"
     selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    targets: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
+    choices: Known[int] = Known.unset()
+    state: Literal["process", "shared"] | None = None
+    replicas: Known[int] = Known.unset()
+    picker: str | None = None
+    picks: str | None = None
+    names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    engines: bool = False
+    within: bool = False
+    remarks: tuple[Remark, ...] = ()
+    offers: tuple[Offer, ...] = ()
     anchors: tuple[Span, ...] = ()
     elsewhere: tuple[Origin, ...] = ()
     """Places of the same sense as `anchors`, in other files."""

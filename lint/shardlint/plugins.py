@@ -73,10 +73,11 @@ class Repair:
     "memory": more ranks, a shorter context or a smaller KV cache, so that one GPU holds its part.
     "move": what stands at one place is written at another, which the site `field` knows; then the
     fields in `values` have these values.
+    "router": what the router's reader offers for the word `field`.
     `certain`: that is what was meant, so that the engine computes the same.
     """
 
-    kind: Literal["layout", "flag", "option", "fields", "memory", "move"]
+    kind: Literal["layout", "flag", "option", "fields", "memory", "move", "router"]
     field: str = ""
     value: str = ""
     values: tuple[tuple[str, int], ...] = ()
@@ -202,6 +203,22 @@ class World:
         return self.plan.fact(name).origin
 
 
+@record(kw_only=True)
+class RouterWorld:
+    """One router with the plans behind it, also behind further routers.
+
+    `before` are the routers that send it their requests, `beside` those that choose among some of
+    the same plans.
+    """
+
+    router: Router
+    plans: tuple[ServingPlan, ...] = ()
+    before: tuple[Router, ...] = ()
+    beside: tuple[Router, ...] = ()
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """What the user says of the requests: `[workload]` of the configuration."""
+
+
 class Rule:
     """A check of one plan or one router.
 
@@ -257,6 +274,10 @@ class Rule:
     def check_router(self, router: Router, plans: Sequence[ServingPlan]) -> Iterator[Found]:
         """Findings of one router and the plans behind it; for scope "router"."""
         yield from ()
+
+    def check_routing(self, world: RouterWorld) -> Iterator[Found]:
+        """The same with what stands around the router, and what is said of the requests."""
+        return self.check_router(world.router, world.plans)
 
     def check_run(self, run: RunFacts) -> Iterator[Found]:
         """Findings about the run itself; for scope "run"."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shardlint import relations
+from shardlint import links, relations
 from shardlint.config import Settings, excluded
 from shardlint.engine import Engine
 from shardlint.known import Known
@@ -331,14 +331,9 @@ class Project:
 
     @cached_property
     def routers(self) -> tuple[Router, ...]:
-        """Routers with the plans that stand behind them."""
-        labelled: dict[tuple[str, str, str], list[ServingPlan]] = {}
-        for plan in self.plans:
-            for key, value in plan.labels.items():
-                labelled.setdefault((_namespace(plan), key, value), []).append(plan)
+        """Routers with the plans and routers that stand behind them."""
         every = (router for reading in self.readings.values() for router in reading.routers)
-        found = self._own(every)
-        return tuple(_linked(router, labelled) for router in found)
+        return links.resolved(tuple(self._own(every)), self.plans, self.setup.engine)
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -868,27 +863,9 @@ def _scaled(plan: ServingPlan, scalers: Mapping[tuple[str, str, str], list[Scale
     return replace(plan, fleet=replace(plan.fleet, scaler=scaler, max_replicas=most))
 
 
-def _linked(router: Router, labelled: Mapping[tuple[str, str, str], list[ServingPlan]]) -> Router:
-    """The plans behind a router: those of its own file, else of its folder, else of one file.
-
-    `labelled` finds the plans of a namespace by one label. Labels repeat in a repository of many
-    clusters: the nearest match is the one that is meant, and matches in several far files say
-    nothing.
-    """
-    items = list(router.selector.items())
-    first = labelled.get((_namespace(router), *items[0]), []) if items else []
-    found = [plan for plan in first if all(plan.labels.get(k) == v for k, v in items)]
-    near = [plan for plan in found if plan.file == router.file]
-    beside = [plan for plan in found if _folder(plan.file) == _folder(router.file)]
-    for chosen in (near, beside, found):
-        if chosen and len({plan.file for plan in chosen}) == 1:
-            return replace(router, backends=tuple(plan.id for plan in chosen))
-    return router
-
-
-def _namespace(owner: ServingPlan | Router) -> str:
+def _namespace(plan: ServingPlan) -> str:
     """The namespace, as kubectl fills it in where none is stated."""
-    return owner.namespace or "default"
+    return plan.namespace or "default"
 
 
 def _folder(name: str) -> str:

@@ -30,6 +30,7 @@ def result_of(case: Mapping[str, Any]) -> Result:
         link=run.get("link"),
         engine_version={_engine(case): str(version)} if version else {},
         models={model: facts} if model and facts else {},
+        workload=run.get("workload") or {},
     )
     kind = case["input"]["kind"]
     name = case["input"].get("filename") or FILENAMES.get(kind, "manifest.yaml")

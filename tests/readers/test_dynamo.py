@@ -465,7 +465,7 @@ def test_what_is_absent_is_written() -> None:
     ("keys", "policy", "explicit", "awareness"),
     [
         ("", "round-robin", False, set()),
-        ("env: [{name: DYN_ROUTER_MODE, value: kv}]", "kv", True, {"prefix", "load"}),
+        ("env: [{name: DYN_ROUTER_MODE, value: kv}]", "kv", True, {"prefix", "kv", "load"}),
         (
             "args: [--router-mode, least-loaded]\n"
             "          env: [{name: DYN_ROUTER_MODE, value: kv}]",
@@ -473,7 +473,7 @@ def test_what_is_absent_is_written() -> None:
         ),
         (
             "command: [sh, -c]\n          args: [DYN_ROUTER_MODE=kv python3 -m dynamo.frontend]",
-            "kv", True, {"prefix", "load"},
+            "kv", True, {"prefix", "kv", "load"},
         ),
         (
             "command: [sh, -c]\n          args: [python3 -m dynamo.frontend --router-mode=random]",

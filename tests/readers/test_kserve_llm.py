@@ -352,7 +352,7 @@ def test_a_config_on_its_own_is_a_part_of_what_runs() -> None:
 def test_the_scheduler_looks_at_prefixes_and_load() -> None:
     text = qwen(f"replicas: 3\nrouter: {{scheduler: {{}}, route: {{}}}}\n{MAIN}")
     (found,) = routers(text, NAME)
-    assert (found.policy.only, found.explicit) == ("kserve-scheduler:default", False)
+    assert (found.policy.only, found.explicit) == ("epp-default", False)
     assert found.awareness == {"prefix", "load"}
     assert [item.split("#")[1] for item in found.backends] == ["0:/spec/template/containers/0"]
     assert "routing-blind" not in names(findings(text))
@@ -380,7 +380,7 @@ router:
 
 def test_scorers_that_are_written_are_the_policy() -> None:
     (found,) = routers(qwen(INLINE + MAIN), NAME)
-    assert (found.policy.only, found.explicit) == ("epp:queue-scorer=2", True)
+    assert (found.policy.only, found.explicit) == ("queue-scorer", True)
     assert found.awareness == {"load"}
 
 

@@ -390,6 +390,12 @@ def test_a_comment_in_the_text_suppresses() -> None:
         (
             "{request_router_config: {request_router_class: "
             "ray.serve.llm.request_router.PrefixCacheAffinityRouter}}",
+            "PrefixCacheAffinityRouter", True, {"prefix"},
+        ),
+        (
+            "{request_router_config: {request_router_class: "
+            "ray.serve.llm.request_router.PrefixCacheAffinityRouter,"
+            " request_router_kwargs: {imbalanced_threshold: 10}}}",
             "PrefixCacheAffinityRouter", True, {"prefix", "load"},
         ),
     ],

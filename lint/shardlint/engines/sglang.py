@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from shardlint.engines import (
     agreed,
+    balancing,
     command_lines,
     flags,
     inner_ranks,
@@ -44,6 +45,7 @@ from shardlint.plan import (
     Ranks,
     Reading,
     Releases,
+    Router,
     ServingPlan,
     SharedMemory,
 )
@@ -173,6 +175,12 @@ class SGLang(RecognisedEngine):
         return Layout(
             tp=tp * attention_dp, pp=pp, dp=dp, attention_dp=attention_dp, ep=ep, dcp=dcp
         )  # fmt: skip
+
+    def balancing(self, plan: ServingPlan) -> Router | None:
+        return balancing.of_sglang(plan)
+
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        return balancing.publishes(plan)
 
     def memory(self, release: str) -> MemoryRules | None:
         return SGLangMemory(release)

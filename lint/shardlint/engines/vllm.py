@@ -14,6 +14,7 @@ from typing import Any
 
 from shardlint.engines import (
     agreed,
+    balancing,
     command_lines,
     flags,
     launchers,
@@ -41,6 +42,7 @@ from shardlint.plan import (
     Ranks,
     Reading,
     Releases,
+    Router,
     ServingPlan,
     SharedMemory,
 )
@@ -323,6 +325,12 @@ class VLLM:
         name = "--disable-custom-all-reduce"
         given = [flag for flag in plan.flags if flag.flag == name]
         return None if given and not given[-1].negated else name
+
+    def balancing(self, plan: ServingPlan) -> Router | None:
+        return balancing.of_vllm(plan)
+
+    def publishes(self, plan: ServingPlan) -> bool | None:
+        return balancing.publishes(plan)
 
 
 # ------------------------------------------------------------------------------------- options

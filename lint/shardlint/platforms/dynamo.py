@@ -63,7 +63,7 @@ ROUTING: Final[Mapping[str, frozenset[str]]] = {
     "power-of-two": frozenset({"load"}),
     "least-loaded": frozenset({"load"}),
     "device-aware-weighted": frozenset({"load"}),
-    "kv": frozenset({"prefix", "load"}),
+    "kv": frozenset({"prefix", "kv", "load"}),
 }
 """What the choice of a router mode looks at. With `direct` somebody else chooses."""
 

@@ -219,19 +219,8 @@ def labels(name: str) -> Mapping[str, str]:
     }
 
 
-DEFAULT_ROUTING = "kserve-scheduler:default"
+DEFAULT_ROUTING = "epp-default"
 DEFAULT_AWARENESS = frozenset({"prefix", "load"})
-
-_AWARE = (
-    ("prefix", "prefix"), ("session", "session"), ("queue", "load"), ("load", "load"),
-    ("kv-cache-utilization", "load"), ("request", "load"), ("latency", "load"),
-)  # fmt: skip
-
-
-def awareness(plugins: Iterator[str]) -> frozenset[str]:
-    """What scorers and filters look at, by their names."""
-    words = tuple(plugins)
-    return frozenset(what for sign, what in _AWARE if any(sign in word for word in words))
 
 
 # ----------------------------------------------------------------------------------------- models

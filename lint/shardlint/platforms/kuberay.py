@@ -112,22 +112,26 @@ def card(accelerator: str) -> str:
     return re.sub(r"-(\d+)G$", r"-\1GB", accelerator)
 
 
-def policy(router_class: str | None) -> tuple[str, frozenset[str]]:
+def policy(router_class: str | None) -> tuple[str, frozenset[str] | None]:
     """The policy by which Serve chooses a replica, and what it looks at.
 
-    Without a class it is the shorter queue of two; a class of somebody's own is not known.
+    Without a class it is the shorter queue of two; of a class of somebody's own that is not known.
+    Prefix affinity gives way to load where `imbalanced_threshold` is finite, which it is not by
+    itself.
     """
     name = (router_class or "PowerOfTwoChoices").rpartition(".")[2].rpartition(":")[2]
     for known, looks in AWARENESS.items():
         if known in name:
             return known, frozenset(looks)
-    return name, frozenset({"load"})
+    return name, None
 
+
+AFFINITY = "ray.serve.llm.request_router.PrefixCacheAffinityRouter"
 
 AWARENESS = MappingProxyType(
     {
-        "PrefixCacheAffinityRouter": ("prefix", "load"),
-        "KVAwareRouter": ("prefix", "load"),
+        "PrefixCacheAffinityRouter": ("prefix",),
+        "KVAwareRouter": ("prefix", "kv", "load"),
         "ConsistentHashRouter": ("session",),
         "PowerOfTwoChoices": ("load",),
     }

@@ -7,12 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Device, Launch, Refusal, Refused, Remark, Router, ServingPlan, Site
+from shardlint.plan import (
+    Device,
+    Launch,
+    Offer,
+    Refusal,
+    Refused,
+    Remark,
+    Router,
+    ServingPlan,
+    Site,
+)
 from shardlint.platforms import kuberay
 from shardlint.plugins import ReadContext
 from shardlint.readers._ray_place import KEYS, Place, fleet_of, image_of
-from shardlint.readers.edits import RefusedSite, add_entry
-from shardlint.readers.keyed import Keyed, KeySite, dashed
+from shardlint.readers.edits import MadeSite, RefusedSite, Tree, add_entry
+from shardlint.readers.keyed import Keyed, KeySite, PathSite, dashed
 from shardlint.readers.plans import plan_of
 from shardlint.readers.pods import added
 from shardlint.readers.ray_cluster import Group
@@ -278,7 +288,10 @@ class Config:
         named = self.node.get(*key)
         word = named.value if named is not None and named.is_string else None
         unknown = placeholder(word) if word is not None else None
-        policy, awareness = kuberay.policy(None if unknown else word)
+        policy, looks = kuberay.policy(None if unknown else word)
+        awareness = looks or frozenset()
+        if awareness == {"prefix"} and self._bounded():
+            awareness |= {"load"}
         origin = named.origin if named is not None else plan.fleet.replicas.origin or plan.origin
         return Router(
             id="",
@@ -293,9 +306,46 @@ class Config:
             else Known.of(policy, origin, how="defaulted" if word is None else "stated"),
             explicit=word is not None,
             awareness=awareness,
+            sure=looks is not None and unknown is None,
+            engines=True,
             anchors=plan.anchors,
             suppressed=plan.suppressed,
+            offers=tuple(self._offers(awareness)),
         )
+
+    def _bounded(self) -> bool:
+        """A difference of queues from which load counts more than affinity is stated."""
+        key = ("deployment_config", "request_router_config", "request_router_kwargs")
+        found = self.node.string(*key, "imbalanced_threshold")
+        return found is not None and "inf" not in found.lower()
+
+    def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
+        """Affinity to prefixes that gives way to load."""
+        bound, limit = "imbalanced_threshold", "10"
+        key = ("deployment_config", "request_router_config")
+        if awareness == {"prefix"}:
+            site: Site = PathSite(self.node, (*key, "request_router_kwargs", bound))
+            yield Offer(cures="routing", title=f"`{bound}: {limit}`", value=limit,
+                        delta={"routing": "prefix-aware", bound: 10}, site=site)  # fmt: skip
+        elif not awareness & {"prefix", "kv"}:
+            yield Offer(
+                cures="routing", title=f"PrefixCacheAffinityRouter with `{bound}: {limit}`",
+                delta={"routing": "prefix-aware"}, site=MadeSite(self._affinity),
+            )  # fmt: skip
+
+    def _affinity(self, _value: str) -> list[Edit] | Refusal:
+        found = self.node.get("deployment_config")
+        stated = found.get("request_router_config") if found is not None else None
+        tree: Tree = {
+            "request_router_class": kuberay.AFFINITY,
+            "request_router_kwargs": {"imbalanced_threshold": "10"},
+        }
+        if stated is not None:
+            return Refusal("request_router_config is written already")
+        if found is None:
+            tree = {"request_router_config": tree}
+            return add_entry(self.node, "deployment_config", tree)
+        return add_entry(found, "request_router_config", tree, self.node)
 
 
 def _conflict(origin: Origin, message: str, help: str) -> Remark:

@@ -20,6 +20,7 @@ from shardlint.plan import Fleet, LayoutFacts, Releases, Remark, Router, Serving
 from shardlint.platforms import dynamo
 from shardlint.platforms.dynamo import Asked
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._dynamo_router import Frontend
 from shardlint.readers._pod import SHM, UNITS, quantity
 from shardlint.readers.edits import SizeSite, TextSite
 from shardlint.readers.keyed import KeySite, PathSite
@@ -280,26 +281,26 @@ def _routers(found: Sequence[Component], plans: Sequence[ServingPlan]) -> Iterat
             continue
         graph = of.path.split("/spec/", 1)[0]
         behind = [plan for plan in plans if plan.path.startswith(f"{graph}/spec/")]
-        policy = _policy(of)
-        known = policy.only in dynamo.ROUTING
-        yield Router(
-            id=f"{of.object.source.name}#{of.path}",
-            name="/".join(part for part in (of.object.string("metadata", "name"), of.name) if part),
-            kind="dynamo-frontend",
-            file=of.object.source.name,
-            path=of.path,
-            origin=policy.origin or of.place,
-            namespace=of.object.string("metadata", "namespace"),
-            policy=policy,
-            explicit=policy.how == "stated" and policy.is_known,
-            awareness=dynamo.ROUTING.get(policy.only or "", frozenset()),
-            backends=tuple(plan.id for plan in behind if plan.role != "prefill") if known else (),
-            anchors=(of.object.span, of.node.span),
-        )
+        stated, words = _stated_mode(of)
+        policy = _mode(stated) if stated is not None else None
+        yield Frontend(
+            of=of,
+            policy=policy or Known.of(dynamo.DEFAULT_ROUTING, how="defaulted"),
+            stated=stated,
+            words=words,
+            plans=behind,
+            workers=_containers(found, behind),
+        ).router()
 
 
-def _policy(of: Component) -> Known[str]:
-    """The option of the frontend, else the variable."""
+def _containers(found: Sequence[Component], plans: Sequence[ServingPlan]) -> dict[str, Node]:
+    """The container of each plan."""
+    places = {f"{of.path}{main[1]}": main[0] for of in found if (main := of.main()) is not None}
+    return {plan.id: places[plan.path] for plan in plans if plan.path in places}
+
+
+def _stated_mode(of: Component) -> tuple[Text | None, frozenset[str]]:
+    """The option of the frontend, else the variable; and all words and variables that it has."""
     found = of.main()
     main = found[0] if found is not None else of.node
     env = dict(_environment(of, main))
@@ -308,20 +309,24 @@ def _policy(of: Component) -> Known[str]:
         env = environment(main, holes_of(main), env)
         rows = [row for key in ("command", "args") if (row := main.get(key)) is not None]
         words = [item.text() for row in rows for item in row.items or [row]]
+    said: set[str] = set()
     for process in processes(words, env, main.origin):
         env = {**env, **process.env}
         texts = [word.value or "" for word in process.argv]
+        said.update(text.partition("=")[0] for text in texts)
         for at, word in enumerate(texts):
             name, equals, _ = word.partition("=")
             if name == dynamo.ROUTER_VARIABLE and equals:
                 env[name] = process.argv[at].part(len(name) + 1)
             elif name == dynamo.ROUTER_OPTION and (equals or at + 1 < len(texts)):
                 value = process.argv[at]
-                return _mode(value.part(len(name) + 1) if equals else process.argv[at + 1])
-    stated = env.get(dynamo.ROUTER_VARIABLE)
-    if stated is not None:
-        return _mode(stated)
-    return Known.of(dynamo.DEFAULT_ROUTING, how="defaulted")
+                mode = value.part(len(name) + 1) if equals else process.argv[at + 1]
+                return mode, frozenset({*texts, *env, *said})
+    on = {name for name, text in env.items() if (text.value or "true").lower() not in OFF}
+    return env.get(dynamo.ROUTER_VARIABLE), frozenset({*said, *on})
+
+
+OFF = ("false", "0", "no", "off")
 
 
 def _mode(text: Text) -> Known[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, pairwise
@@ -45,6 +45,16 @@ class RefusedSite:
 
     def set(self, value: str) -> list[Edit] | Refusal:
         return Refusal(self.reason)
+
+
+@record
+class MadeSite:
+    """Edits that a function makes."""
+
+    made: Callable[[str], list[Edit] | Refusal]
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        return self.made(value)
 
 
 @record

@@ -14,11 +14,23 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Device, Fleet, Refusal, Refused, Remark, Router, ServingPlan, Site
+from shardlint.plan import (
+    Device,
+    Fleet,
+    Offer,
+    Refusal,
+    Refused,
+    Remark,
+    Router,
+    ServingPlan,
+    Site,
+)
 from shardlint.platforms import kserve
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._picker import picker
 from shardlint.readers._pod import SHM, UNITS, Pod, ShmSite, quantity
-from shardlint.readers.edits import RefusedSite, SizeSite, TextSite, add_entry
+from shardlint.readers.edits import MadeSite, RefusedSite, SizeSite, TextSite, add_entry
+from shardlint.readers.inner_yaml import inner
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import merged, seen_from, without
 from shardlint.readers.objects import Object, elsewhere, kind_of, read_objects, siblings
@@ -201,16 +213,21 @@ class _Service:
             return
         kind = "kserve-scheduler"
         inline = scheduler.get("config", "inline")
-        written = _inline(inline)
         if inline is None and scheduler.get("config") is None and scheduler.get("template") is None:
             policy: str | None = kserve.DEFAULT_ROUTING
             yield self._router(kind, policy, False, kserve.DEFAULT_AWARENESS, scheduler)
             return
-        words = None if written is None else _words_of(written)
-        names = [] if written is None else list(_plugins(written))
-        aware = kserve.awareness(iter(names)) if names else kserve.DEFAULT_AWARENESS
-        # A config that is not read here is taken to look at what the default looks at.
-        yield self._router(kind, words, True, aware or kserve.DEFAULT_AWARENESS, scheduler)
+        written = _inline(inline)
+        if written is None:
+            # A config that is not read here is taken to look at what the default looks at.
+            yield self._router(kind, None, True, kserve.DEFAULT_AWARENESS, scheduler)
+            return
+        found = picker(written)
+        router = self._router(kind, found.policy.only, True, found.awareness, scheduler)
+        yield replace(
+            router, policy=found.policy, explicit=found.explicit, sure=found.sure,
+            offers=found.offers,
+        )  # fmt: skip
 
     def _router(
         self, kind: str, policy: str | None, explicit: bool, aware: frozenset[str], at: Node
@@ -237,9 +254,25 @@ class _Service:
             explicit=explicit,
             awareness=aware,
             selector=MappingProxyType(dict(kserve.labels(self.name)) | self.labels()),
+            engines=True,
+            offers=tuple(self._scheduled()) if kind == "service" else (),
             anchors=(self.node.span,),
             suppressed=owner.suppressed(),
         )
+
+    def _scheduled(self) -> Iterator[Offer]:
+        """The scheduler of the controller, with its default profile."""
+        router = self.node.get("spec", "router")
+
+        def made(_value: str) -> list[Edit] | Refusal:
+            if router is None or router.kind != "map":
+                return Refusal("there is no router of its own to write into")
+            return add_entry(router, "scheduler", "{}")
+
+        yield Offer(
+            cures="routing", title="`scheduler: {}`, the controller's endpoint picker",
+            delta={"routing": "prefix-aware"}, site=MadeSite(made),
+        )  # fmt: skip
 
     def labels(self) -> dict[str, str]:
         """Labels that the object gives its pods."""
@@ -252,29 +285,10 @@ def _is_workload(spec: Node) -> bool:
 
 
 def _inline(node: Node | None) -> Node | None:
-    """The scheduler's configuration as a map; text with YAML in it is not read."""
+    """The scheduler's configuration as a map, which may be written as text."""
+    if node is not None and node.kind == "scalar":
+        return inner(node)
     return _map(node)
-
-
-def _plugins(config: Node) -> Iterator[str]:
-    found = config.get("plugins")
-    for item in found.items if found is not None else ():
-        if (kind := item.string("type")) is not None:
-            yield kind
-
-
-def _words_of(config: Node) -> str | None:
-    """The scorers with their weights, of the only profile; None where there are several."""
-    profiles = config.get("schedulingProfiles")
-    if profiles is None or len(profiles.items) != 1:
-        return None
-    plugins = profiles.items[0].get("plugins")
-    rows = []
-    for item in plugins.items if plugins is not None else ():
-        name, weight = item.string("pluginRef"), item.string("weight")
-        if name is not None and weight is not None:
-            rows.append(f"{name}={weight}")
-    return f"epp:{','.join(rows)}" if rows else None
 
 
 # ------------------------------------------------------------------------------------- workloads

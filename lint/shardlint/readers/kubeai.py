@@ -13,6 +13,7 @@ from shardlint.plan import (
     Device,
     Fleet,
     Launch,
+    Offer,
     Placement,
     Refusal,
     Remark,
@@ -23,7 +24,7 @@ from shardlint.plan import (
 from shardlint.platforms import kubeai
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import RefusedSite, TextSite, add_entry
-from shardlint.readers.keyed import KeySite
+from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.plans import Host, plan_of
 from shardlint.readers.pods import Owner, added
@@ -45,7 +46,8 @@ OPTIONS = MappingProxyType(
 IMAGES = MappingProxyType({"OLlama": "ollama/ollama"})
 """Engines beside vLLM that are known by their image."""
 
-_API = re.compile(r"kubeai\.org/")
+_API = re.compile(r"kubeai\.org/|^[ \t]+strategy:[ \t]*(?:PrefixHash|LeastLoad)\b", re.MULTILINE)
+"""Its group, or its word for a policy in a fragment of an object."""
 
 
 class KubeAIReader:
@@ -63,9 +65,14 @@ class KubeAIReader:
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         spec = node.get("spec")
-        if kind_of(node) != (GROUP, "Model") or spec is None or spec.kind != "map":
+        if kind_of(node) not in ((GROUP, "Model"), ("", "Model")):
+            return ReadResult()
+        if spec is None or spec.kind != "map":
             return ReadResult()
         model = _Model(Owner(node=node, kind="Model", path=path), spec)
+        if not kind_of(node)[0]:  # a fragment: that it balances shows whose it is
+            known = spec.string("loadBalancing", "strategy") in kubeai.POLICIES
+            return ReadResult(routers=(model.router(None),) if known else ())
         plan = model.plan(context)
         if plan is None:
             return ReadResult()
@@ -225,29 +232,42 @@ class _Model:
 
     # ----------------------------------------------------------------------------- the router
 
-    def router(self, plan: ServingPlan) -> Router:
+    def router(self, plan: ServingPlan | None) -> Router:
         """KubeAI's own balancer stands in front of the pods of each model."""
+        owner, node = self.owner, self.owner.node
         stated = self.spec.get("loadBalancing", "strategy")
         word = stated.value if stated is not None else kubeai.DEFAULT_POLICY
-        origin = stated.origin if stated is not None else plan.fleet.replicas.origin or plan.origin
+        count = plan.fleet.replicas.origin or plan.origin if plan is not None else node.origin
+        origin = stated.origin if stated is not None else count
         policy: Known[Any] = Known.of(word, origin, how="stated" if stated else "defaulted")
         if (reason := placeholder(word)) is not None:
             policy = Known.unknown(reason, origin)
+        awareness = kubeai.POLICIES.get(word, frozenset())
         return Router(
-            id=f"{plan.id}/router",
-            name=plan.name,
+            id=f"{plan.id if plan is not None else f'{node.source.name}#{owner.path}'}/router",
+            name=plan.name if plan is not None else owner.name or "Model",
             kind="kubeai",
-            file=plan.file,
-            path=plan.path,
+            file=node.source.name if plan is None else plan.file,
+            path=owner.path if plan is None else plan.path,
             origin=origin,
-            namespace=plan.namespace,
+            namespace=owner.namespace,
             policy=policy,
             explicit=stated is not None,
-            awareness=kubeai.POLICIES.get(word, kubeai.POLICIES[kubeai.DEFAULT_POLICY]),
-            backends=(plan.id,),
-            anchors=plan.anchors,
-            suppressed=plan.suppressed,
+            awareness=awareness,
+            sure=word in kubeai.POLICIES,
+            backends=(plan.id,) if plan is not None else (),
+            engines=plan is not None,
+            anchors=(node.span,) if plan is None else plan.anchors,
+            suppressed=owner.suppressed() if plan is None else plan.suppressed,
+            offers=() if "prefix" in awareness else (self._hashed(),),
         )
+
+    def _hashed(self) -> Offer:
+        site = PathSite(self.spec, ("loadBalancing", "strategy"))
+        return Offer(
+            cures="routing", title="`strategy: PrefixHash`, with a bound on the load",
+            delta={"routing": "prefix-aware"}, site=site, value="PrefixHash",
+        )  # fmt: skip
 
 
 def _word(item: Node) -> Text:

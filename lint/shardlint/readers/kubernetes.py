@@ -232,15 +232,28 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
         labels = node.get("spec", "selector", "matchLabels")
         selector = string_map(labels) if labels is not None else selector
         if selector:
-            yield _router(node, path, "inferencepool", "ext_proc", {"prefix", "load"}, selector)
+            pool = _router(node, path, "inferencepool", "ext_proc", {"prefix", "load"}, selector)
+            names = [node.string("spec", key, "name") for key in ("endpointPickerRef",
+                                                                  "extensionRef")]  # fmt: skip
+            yield replace(
+                pool,
+                picker=next(filter(None, names), ""),
+                engines=True,
+                names=(f"{node.string('metadata', 'name')}.{kind.lower()}",),
+            )
 
 
 def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:
-    sticky = node.string("spec", "sessionAffinity") == "ClientIP"
+    stated = node.pair("spec")
+    affinity = stated[1].pair("sessionAffinity") if stated is not None else None
+    sticky = affinity is not None and affinity[1].value == "ClientIP"
     router = _router(
         node, path, "service", "kubernetes-service", {"session"} if sticky else set(), selector
     )
-    return replace(router, explicit=sticky)
+    if sticky and affinity is not None:
+        policy = Known.of("kubernetes-service", affinity[0].origin)
+        router = replace(router, policy=policy, explicit=True)
+    return router
 
 
 def _router(
@@ -265,6 +278,15 @@ def _router(
         policy=Known.of(policy, origin, how="defaulted"),
         awareness=frozenset(awareness),
         selector=selector,
+        names=_hosts(owner.name, owner.namespace),
         anchors=(node.span,),
         suppressed=owner.suppressed(),
     )
+
+
+def _hosts(name: str, namespace: str | None) -> tuple[str, ...]:
+    """The names of a Service in the cluster's own DNS."""
+    if not name:
+        return ()
+    inside = f"{name}.{namespace or 'default'}"
+    return (name, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.known import Known, Text, combine
-from shardlint.plan import Fleet, Releases, Remark, Router, ServingPlan, Site
+from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
 from shardlint.readers.chart_files import chart_release
 from shardlint.readers.edits import RefusedSite, SizeSite
@@ -43,7 +44,10 @@ from shardlint.record import record
 from shardlint.source import Source
 
 KIND = "production-stack"
-_KEY = re.compile(r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:""", re.MULTILINE)
+_KEY = re.compile(
+    r"""^[ \t{]*["']?(?:servingEngineSpec|routerSpec)["']?[ \t]*:""",
+    re.MULTILINE,
+)
 
 PREFIX_ON, PREFIX_OFF = "--enable-prefix-caching", "--no-enable-prefix-caching"
 
@@ -94,7 +98,9 @@ def values(
             spec = _Spec(node, engines, f"{path}/servingEngineSpec/modelSpec/{at}", releases)
             plans.extend(replace(plan, platform_releases=releases) for plan in spec.plans(context))
     plans = list(numbered(plans))
-    return ReadResult(plans=tuple(plans), routers=tuple(_routers(root, engines, path, plans)))
+    if plans and (said := tuple(_stack_router.refused(root))):
+        plans[0] = replace(plans[0], refused=(*plans[0].refused, *said))
+    return ReadResult(plans=tuple(plans), routers=tuple(_stack_router.of_values(root, path, plans)))
 
 
 def _is_false(node: Node | None) -> bool:
@@ -581,41 +587,3 @@ def _has_gpu(resources: Node) -> bool:
 
 def _ignored(node: Node, message: str, more: str) -> Remark:
     return Remark(kind="ignored", at=node.origin, message=message, severity="warning", help=more)
-
-
-# ------------------------------------------------------------------------------------ router
-
-
-def _routers(root: Node, engines: Node, path: str, plans: list[ServingPlan]) -> Iterator[Router]:
-    """The router of the release, which there is unless it is switched off."""
-    spec = root.get("routerSpec")
-    if _is_false(spec.get("enableRouter") if spec is not None else None) or not plans:
-        return
-    place = spec.pair("routingLogic") if spec is not None else None
-    key, _ = root.pair("servingEngineSpec") or (engines, None)
-    policy = _policy(place)
-    origin = place[0].origin if place is not None else (spec or key).origin
-    known = policy.only in chart.ROUTING
-    yield Router(
-        id=f"{root.source.name}#{path}/routerSpec",
-        name="router",
-        kind="production-stack-router",
-        file=root.source.name,
-        path=f"{path}/routerSpec",
-        origin=origin,
-        policy=policy,
-        explicit=place is not None,
-        awareness=chart.ROUTING.get(policy.only or "", frozenset()),
-        backends=tuple(plan.id for plan in plans) if known else (),
-        anchors=((spec or engines).span,),
-    )
-
-
-def _policy(place: tuple[Node, Node] | None) -> Known[str]:
-    if place is None:
-        return Known.of(chart.DEFAULT_ROUTING, how="defaulted")
-    node = place[1]
-    reason = placeholder(node.value) if node.kind == "scalar" else "it is no word"
-    if reason is not None:
-        return Known.unknown(reason, node.origin)
-    return Known.of(node.value, node.origin)

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Fleet, Refusal, Remark, Router, ServingPlan, Site
+from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as stack
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
 from shardlint.readers.edits import PLAIN, SizeSite, add_entry
 from shardlint.readers.keyed import KeySite, PathSite
@@ -78,7 +78,7 @@ class VLLMRuntimeReader:
         if node.string("kind") == KIND:
             return ReadResult(plans=tuple(_Runtime(node, spec, path).plans(context)))
         if node.string("kind") == stack.ROUTER:
-            return ReadResult(routers=tuple(_routers(node, spec, path)))
+            return ReadResult(routers=tuple(_stack_router.of_object(node, path)))
         return ReadResult()
 
 
@@ -374,38 +374,4 @@ def _misplaced(key: Node, where: str) -> Iterator[Remark]:
         at=key.origin,
         message=f"`{where}` of a VLLMRuntime has no `{key.value}`: it never reaches the engine",
         help=more,
-    )
-
-
-# ---------------------------------------------------------------------------------- the router
-
-
-def _routers(node: Node, spec: Node, path: str) -> Iterator[Router]:
-    """The router, which looks for pods of its own namespace by their labels."""
-    if spec.string("enableRouter") == "false":
-        return
-    stated = spec.get("routingLogic")
-    name = node.get("metadata", "name")
-    origin = stated.origin if stated is not None else (name or node).origin
-    word = stated.value if stated is not None else stack.DEFAULT_ROUTING
-    policy: Known[Any] = Known.of(word, origin, how="stated" if stated else "defaulted")
-    if (reason := placeholder(word)) is not None:
-        policy = Known.unknown(reason, origin)
-    labels = stack.selector(spec.string("k8sLabelSelector") or "")
-    found = spec.string("serviceDiscovery") in (None, "k8s") and word in stack.ROUTING
-    owner = Owner(node=node, kind=stack.ROUTER, path=path)
-    yield Router(
-        id=f"{node.source.name}#{path}",
-        name="/".join(part for part in (owner.namespace, owner.name) if part) or "router",
-        kind="production-stack-router",
-        file=node.source.name,
-        path=path,
-        origin=origin,
-        namespace=owner.namespace,
-        policy=policy,
-        explicit=stated is not None,
-        awareness=stack.ROUTING.get(word, frozenset()),
-        selector=(labels or {}) if found else {},
-        anchors=(node.span,),
-        suppressed=owner.suppressed(),
     )

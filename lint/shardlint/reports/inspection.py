@@ -159,19 +159,25 @@ def _ranks(ranks: Ranks | None) -> dict[str, Any] | None:
 
 
 def _awareness(router: Router) -> list[str]:
-    return sorted(router.awareness) or ["blind"]
+    if router.chooses == "elsewhere":
+        return sorted(router.awareness) or ["n/a"]
+    if router.chooses == "one":
+        return ["none"]
+    return sorted(router.awareness) or ["blind"] if router.sure else []
 
 
 def _routing(plan: ServingPlan, project: Project) -> dict[str, Any] | None:
-    for router in project.routers:
-        if plan.id in router.backends:
-            return {
-                "policy": router.policy.only,
-                "explicit": router.explicit,
-                "awareness": _awareness(router),
-                "router": router.id,
-            }
-    return None
+    """The router that chooses the plan: one of models before a Service, the engine's own last."""
+    found = [router for router in project.routers if plan.id in router.backends]
+    if not found:
+        return None
+    router = min(found, key=lambda item: (item.within, item.kind == "service"))
+    return {
+        "policy": router.policy.only,
+        "explicit": router.explicit,
+        "awareness": _awareness(router),
+        "router": router.id,
+    }
 
 
 def _router(router: Router) -> dict[str, Any]:
@@ -205,6 +211,9 @@ def write_text(project: Project, out: TextIO) -> None:
     """A short tree for each plan, then what was not read."""
     for plan in project.plans:
         out.write("\n".join(_lines(plan, project)) + "\n\n")
+    for router in project.routers:
+        if router.engines and not router.within and not router.backends:
+            out.write("\n".join(_router_lines(router, project)) + "\n\n")
     for name, reason in project.skipped:
         out.write(f"{name}: skipped, {reason}\n")
     together = tuple(group_list.lines(project))
@@ -252,6 +261,17 @@ def _lines(plan: ServingPlan, project: Project) -> Iterator[str]:
         yield f"  /dev/shm  {(shm.only or 0) / 2**20:,.6g} MiB{default}"
     for item in plan.unknowns:
         yield f"  unknown   {item.field}: {item.reason}"
+
+
+def _router_lines(router: Router, project: Project) -> Iterator[str]:
+    """A router of which no plan tells, because none is known behind it."""
+    place = project.sources[router.origin.file].position(router.origin.span.start)
+    policy = router.policy.only or router.policy.reason
+    default = "" if router.explicit else " (default)"
+    yield f"{router.name} ({router.kind}) {router.file}:{place.line}"
+    yield f"  router    {policy}{default}: {', '.join(_awareness(router)) or 'not known'}"
+    if router.choices.only is not None:
+        yield f"  choices   {router.choices.only}"
 
 
 def _platform_release(plan: ServingPlan) -> str:

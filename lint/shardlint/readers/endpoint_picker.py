@@ -1,0 +1,117 @@
+"""Endpoint pickers of llm-d and the Gateway API's inference extension.
+
+An `EndpointPickerConfig` is a file of its own, an entry of a ConfigMap, or text in the values of a
+chart (`pluginsCustomConfig`), where `pluginsConfigFile` names the one of several that counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from shardlint.plan import Router
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._picker import KIND, picker
+from shardlint.readers.inner_yaml import inner
+from shardlint.readers.objects import read_objects
+from shardlint.readers.pods import Owner, string_map
+from shardlint.readers.yaml_files import yaml_like
+from shardlint.readers.yaml_tree import Node
+from shardlint.source import Source
+
+_KIND = re.compile(rf"kind\W{{1,6}}{KIND}\b")
+CUSTOM, CHOSEN = "pluginsCustomConfig", "pluginsConfigFile"
+MAX_DEPTH = 12
+
+
+class EndpointPickerReader:
+    """`EndpointPickerConfig`: objects, ConfigMaps with one, values of charts."""
+
+    name = "endpoint-picker"
+    kinds = ()
+    look: bytes | None = b"EndpointPickerConfig"
+
+    def accepts(self, source: Source) -> bool:
+        return _KIND.search(source.text) is not None and yaml_like(source)
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        kind = node.string("kind")
+        if kind == KIND:
+            return ReadResult(routers=(_router(node, node, path, "epp-config"),))
+        if kind == "ConfigMap":
+            return ReadResult(routers=tuple(_mapped(node, path)))
+        if kind is None:
+            return ReadResult(routers=tuple(_in_values(node, path)))
+        return ReadResult()
+
+
+def _mapped(node: Node, path: str) -> Iterator[Router]:
+    """Entries of a ConfigMap."""
+    data = node.get("data")
+    for key, value in data.entries() if data is not None else ():
+        config = _config(value)
+        if config is not None:
+            router = _router(node, config, f"{path}/data/{key.value}", "epp-config")
+            yield router
+
+
+def _in_values(node: Node, path: str) -> Iterator[Router]:
+    """Configurations in the values of a chart."""
+    for holder, where in _maps(node, path, 0):
+        custom = holder.get(CUSTOM)
+        chosen = holder.string(CHOSEN)
+        for key, value in custom.entries() if custom is not None else ():
+            config = _config(value)
+            if config is not None and chosen in (None, key.value):
+                at = f"{where}/{CUSTOM}/{key.value}"
+                yield _router(node, config, at, "llm-d-router-values", _labels(node))
+
+
+def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
+    if node.kind == "map" and depth < MAX_DEPTH and not node.alias:
+        yield node, path
+        for key, value in node.entries():
+            yield from _maps(value, f"{path}/{key.value}", depth + 1)
+
+
+def _config(value: Node) -> Node | None:
+    """A map of the kind, written as such or as text."""
+    found = value if value.kind == "map" else inner(value) if KIND in value.value else None
+    return found if found is not None and found.string("kind") == KIND else None
+
+
+def _labels(values: Node) -> Node | None:
+    """The labels of the pods that a chart's release chooses among."""
+    for path in (("router", "modelServers"), ("inferencePool", "modelServers"), ("modelServers",)):
+        if (found := values.get(*path, "matchLabels")) is not None:
+            return found
+    return None
+
+
+def _router(node: Node, config: Node, path: str, kind: str, labels: Node | None = None) -> Router:
+    owner = Owner(node=node, kind=kind, path=path)
+    found = picker(config)
+    name = node.string("metadata", "name")
+    return Router(
+        id=f"{node.source.name}#{path}",
+        name="/".join(part for part in (owner.namespace, name) if part) or kind,
+        kind=kind,
+        file=node.source.name,
+        path=path,
+        origin=found.policy.origin or config.origin,
+        namespace=owner.namespace,
+        policy=found.policy,
+        explicit=found.explicit,
+        awareness=found.awareness,
+        sure=found.sure,
+        selector=MappingProxyType(dict(string_map(labels))) if labels is not None else {},
+        picks=name or "",
+        engines=True,
+        anchors=(node.span, config.span),
+        suppressed=owner.suppressed(),
+        offers=found.offers,
+    )

@@ -1,0 +1,217 @@
+"""HAProxy: each `backend` or `listen` section is a router among its servers.
+
+Facts of routing, section 1 (haproxy/haproxy, doc/configuration.txt at 50872da): without `balance`
+servers took turns before release 3.3, and the better of two drawn at random is taken since; which
+one it is no configuration says. A section begins with a keyword at the start of a line; words end
+at blanks, quotes and backslashes hold them, `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from shardlint.known import Known
+from shardlint.plan import Offer, Router
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.edits import MadeSite
+from shardlint.readers.nginx import SERVING
+from shardlint.record import record
+from shardlint.source import Edit, Origin, Source, Span
+
+SECTIONS: Final = ("global", "defaults", "frontend", "backend", "listen", "peers", "resolvers",
+                   "userlist", "cache", "program", "ring", "mailers", "http-errors")  # fmt: skip
+_SECTION = re.compile(r"^[ \t]*(?:backend|listen)[ \t]+\S+[ \t]*\r?$", re.MULTILINE)
+_SERVER = re.compile(r"^[ \t]+(?:server|server-template|balance)[ \t]+\S", re.MULTILINE)
+_WORD = re.compile(r'(?:"(?:\\.|[^"\\])*"|\'[^\']*\'|\\.|[^\s#"\'\\])+')
+OTHER_TEXTS = (".yaml", ".yml", ".json", ".md", ".rst", ".py", ".sh", ".html", ".ipynb")
+
+AWARE: Final[dict[str, frozenset[str]]] = {
+    "roundrobin": frozenset(), "static-rr": frozenset(), "first": frozenset({"load"}),
+    "leastconn": frozenset({"load"}), "source": frozenset({"session"}), "uri": frozenset(),
+    "hash": frozenset({"session"}), "url_param": frozenset({"session"}),
+    "hdr": frozenset({"session"}), "rdp-cookie": frozenset({"session"}),
+    "random": frozenset({"load"}), "sticky": frozenset({"session"}),
+}  # fmt: skip
+"""What an algorithm looks at; a random draw of one looks at nothing."""
+
+DEFAULT_OPEN: Final = "roundrobin before HAProxy 3.3, the better of two at random since"
+HEADER: Final = "x-session-id"
+MOST_LINES: Final = 20_000
+"""Longer files are made by no person and no controller that is known; they are not read."""
+
+
+class HaproxyReader:
+    """`backend` and `listen` sections of HAProxy."""
+
+    name = "haproxy"
+    kinds = ()
+    look: bytes | None = None
+
+    def accepts(self, source: Source) -> bool:
+        suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
+        if suffix in OTHER_TEXTS or _SECTION.search(source.text) is None:
+            return False
+        return _SERVER.search(source.text) is not None
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if source.line_count > MOST_LINES:
+            return ReadResult(skipped=f"more than {MOST_LINES:,} lines")
+        sections = list(_sections(source))
+        backends = [item for item in sections if item.kind in ("backend", "listen")]
+        backends = [item for item in backends if list(item.named("server", "server-template"))]
+        defaults: _Line | None = None
+        routers = []
+        for section in sections:
+            if section.kind == "defaults":
+                defaults = next(section.named("balance"), None)
+            elif section in backends:
+                routers.append(_router(source, section, defaults, _serves(section)))
+        return ReadResult(routers=tuple(routers))
+
+
+# ---------------------------------------------------------------------------------------- text
+
+
+@record
+class _Line:
+    """One line: its words with their places, and what stands before the first."""
+
+    words: tuple[tuple[str, Span], ...]
+    lead: str
+
+    @property
+    def name(self) -> str:
+        return self.words[0][0]
+
+    @property
+    def span(self) -> Span:
+        return Span(self.words[0][1].start, self.words[-1][1].end)
+
+
+@record
+class _Section:
+    head: _Line
+    lines: tuple[_Line, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.head.name
+
+    @property
+    def title(self) -> str:
+        return self.head.words[1][0] if len(self.head.words) > 1 else ""
+
+    def named(self, *names: str) -> Iterator[_Line]:
+        return (line for line in self.lines if line.name in names)
+
+
+def _sections(source: Source) -> Iterator[_Section]:
+    head: _Line | None = None
+    lines: list[_Line] = []
+    for number in range(1, source.line_count + 1):
+        line = _line(source, number)
+        if line is None:
+            continue
+        if line.name in SECTIONS:
+            if head is not None:
+                yield _Section(head, tuple(lines))
+            head, lines = line, []
+        else:
+            lines.append(line)
+    if head is not None:
+        yield _Section(head, tuple(lines))
+
+
+def _line(source: Source, number: int) -> _Line | None:
+    span, words = source.line_span(number), []
+    text, at = source.text, span.start
+    while at < span.end:
+        found = _WORD.match(text, at, span.end)
+        if found is not None:
+            words.append((found.group().strip("\"'"), Span(*found.span())))
+            at = found.end()
+        elif text[at] == "#":
+            break
+        else:
+            at += 1
+    if not words:
+        return None
+    return _Line(tuple(words), text[span.start : words[0][1].start])
+
+
+def _serves(section: _Section) -> bool:
+    names = [section.title, *(word for line in section.named("server") for word, _ in line.words)]
+    return any(SERVING.search(name) for name in names)
+
+
+# -------------------------------------------------------------------------------------- router
+
+
+def _router(source: Source, section: _Section, defaults: _Line | None, engines: bool) -> Router:
+    own = next(section.named("balance"), None)
+    stated = own or defaults
+    policy, awareness, sure = _policy(source, stated)
+    servers = [line for line in section.named("server") if len(line.words) > 2]
+    sticks = any(True for _ in section.named("stick", "stick-table", "cookie"))
+    live = [line for line in servers if not {"backup", "disabled"} & {w for w, _ in line.words}]
+    template = any(True for _ in section.named("server-template"))
+    count: Known[int] = Known.of(len(live), how="derived")
+    if template:
+        count = Known.unknown("server-template fills in the servers")
+    path = f"0:/{section.kind}/{section.title}"
+    return Router(
+        id=f"{source.name}#{path}",
+        name=section.title,
+        kind="haproxy",
+        file=source.name,
+        path=path,
+        origin=Origin(source.name, section.head.words[0][1]),
+        policy=policy,
+        explicit=stated is not None,
+        awareness=awareness | ({"session"} if sticks else frozenset()),
+        sure=sure or sticks,
+        chooses="one" if count.only == 1 else "replicas",
+        targets=tuple(line.words[2][0] for line in servers),
+        choices=count,
+        engines=engines,
+        anchors=(section.head.span,),
+        offers=tuple(_offers(source, section, own, awareness, sticks)),
+    )
+
+
+def _policy(source: Source, line: _Line | None) -> tuple[Known[str], frozenset[str], bool]:
+    if line is None or len(line.words) < 2:
+        return Known.unknown(DEFAULT_OPEN), frozenset(), False
+    word = line.words[1][0]
+    name, _, inside = word.partition("(")
+    awareness = AWARE.get(name)
+    if name == "random" and inside.rstrip(")") == "1":
+        awareness = frozenset()
+    origin = Origin(source.name, line.words[0][1])
+    return Known.of(name, origin), awareness or frozenset(), awareness is not None
+
+
+def _offers(
+    source: Source, section: _Section, own: _Line | None, awareness: frozenset[str], sticks: bool
+) -> Iterator[Offer]:
+    if "session" in awareness or sticks or any(section.named("hash-type")):
+        return
+
+    def made(_value: str) -> list[Edit]:
+        line = own or section.lines[0]
+        end = "\r\n" if "\r\n" in source.text else "\n"
+        words = f"balance hdr({HEADER}){end}{line.lead}hash-type consistent"
+        if own is not None:
+            return [Edit(source.name, own.span, words)]
+        at = line.words[0][1].start
+        return [Edit(source.name, Span(at, at), f"{words}{end}{line.lead}")]
+
+    yield Offer(
+        cures="routing", site=MadeSite(made),
+        title=f"`balance hdr({HEADER})` with `hash-type consistent`, of the header that your"
+        " clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+    )  # fmt: skip

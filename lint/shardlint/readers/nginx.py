@@ -1,0 +1,267 @@
+"""nginx: each `upstream` block is a router among its servers.
+
+Facts of routing, section 1 (nginx/documentation, HTTP load balancing, at 76d2906): without a method
+servers take turns. A configuration is a file, a template of one, or an entry of a ConfigMap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from shardlint.known import Known
+from shardlint.plan import Offer, Remark, Router
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._nginx_text import Directive, NginxError, Word, directives
+from shardlint.readers.edits import MadeSite
+from shardlint.readers.objects import read_objects
+from shardlint.readers.yaml_files import yaml_like
+from shardlint.readers.yaml_tree import Node
+from shardlint.source import Edit, Mapped, Origin, Source, Span
+
+UPSTREAM: Final = re.compile(r"^[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE)
+SERVING: Final = re.compile(
+    r"vllm|sglang|tgi|llm|ollama|lmdeploy|openai|inference|triton|trt|llama|qwen|gpt|mistral|"
+    r"deepseek|gemma|model",
+    re.IGNORECASE,
+)
+"""Words in the names of upstreams and servers that serve models."""
+
+PAGES: Final = ("root", "index", "try_files", "fastcgi_pass", "uwsgi_pass", "scgi_pass")
+"""Directives of servers of pages: what they pass on is taken for no engine, unless its name says
+so. A file with one upstream and nothing else is taken for one."""
+
+METHODS: Final = ("least_conn", "least_time", "ip_hash", "hash", "random", "sticky")
+LONG: Final = 600
+"""Seconds without a server, from which the others are said to do its work: a limit of ours; nginx
+takes 10 by itself."""
+
+SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME = re.compile(r"(\d{1,9})([smhd]?)")
+ADDRESS: Final = ("$remote_addr", "$binary_remote_addr", "$realip_remote_addr")
+HEADER: Final = "$http_x_session_id"
+
+
+class NginxReader:
+    """`upstream` blocks of nginx."""
+
+    name = "nginx"
+    kinds = ()
+    look: bytes | None = None
+
+    def accepts(self, source: Source) -> bool:
+        return UPSTREAM.search(source.text) is not None
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if yaml_like(source) and "ConfigMap" in source.text:
+            return read_objects(self, source, context)
+        suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
+        if suffix in (".yaml", ".yml", ".json", ".md", ".rst", ".py", ".sh", ".html", ".ipynb"):
+            return ReadResult()
+        whole = Mapped.slice_of(source.text, Span(0, len(source.text)))
+        return ReadResult(routers=tuple(_routers(source, whole, "0:")))
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """Entries of a ConfigMap."""
+        data = node.get("data") if node.string("kind") == "ConfigMap" else None
+        found: list[Router] = []
+        for key, value in data.entries() if data is not None else ():
+            mapped = value.text().mapped if value.kind == "scalar" else None
+            if mapped is not None and UPSTREAM.search(mapped.text):
+                found += _routers(value.source, mapped, f"{path}/data/{key.value}")
+        return ReadResult(routers=tuple(found))
+
+
+def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
+    try:
+        found = directives(text)
+    except NginxError:
+        return
+    every = list(_walk(found))
+    workers = next((item for item in every if item.name == "worker_processes"), None)
+    blocks = [item for item in every if item.name == "upstream" and item.inside is not None]
+    pages = any(item.name in PAGES for item in every)
+    for block in blocks:
+        engines = _serves(block) or (len(blocks) == 1 and not pages)
+        yield _Upstream(source, text, block, workers, path, engines).router()
+
+
+def _walk(found: Sequence[Directive]) -> Iterator[Directive]:
+    for item in found:
+        yield item
+        yield from _walk(item.block)
+
+
+def _serves(block: Directive) -> bool:
+    servers = [item for item in block.block if item.name == "server"]
+    names = [word.text for item in (block, *servers) for word in item.arguments[:1]]
+    return any(SERVING.search(name) for name in names)
+
+
+class _Upstream:
+    def __init__(
+        self, source: Source, text: Mapped, block: Directive, workers: Directive | None,
+        path: str, engines: bool,
+    ) -> None:  # fmt: skip
+        self.source, self.text, self.block, self.workers = source, text, block, workers
+        self.path, self.engines = path, engines
+        self.name = block.arguments[0].text if block.arguments else ""
+        self.servers = [item for item in block.block if item.name == "server"]
+        self.methods = [item for item in block.block if item.name in METHODS and not item.maybe]
+
+    def router(self) -> Router:
+        policy, awareness = self._policy()
+        count = self._count()
+        return Router(
+            id=f"{self.source.name}#{self.path}/upstream/{self.name}",
+            name=self.name,
+            kind="nginx",
+            file=self.source.name,
+            path=f"{self.path}/upstream/{self.name}",
+            origin=self._at(self.block.words[0].span),
+            policy=policy,
+            explicit=bool(self.methods),
+            awareness=awareness,
+            chooses="one" if count.only == 1 else "replicas",
+            targets=tuple(
+                item.arguments[0].text
+                for item in self.servers
+                if item.arguments and not item.arguments[0].filled
+            ),
+            choices=count,
+            engines=self.engines,
+            remarks=tuple(self._skews(policy.only or "")) if count.only != 1 else (),
+            offers=tuple(self._offers(awareness)),
+            anchors=(self.block.words[0].span,),
+        )
+
+    def _at(self, span: Span) -> Origin:
+        return Origin(self.source.name, span)
+
+    def _policy(self) -> tuple[Known[str], frozenset[str]]:
+        if not self.methods:
+            return Known.of("round_robin", how="defaulted"), frozenset()
+        method = self.methods[0]
+        words = [word.text for word in method.arguments]
+        known = Known.of(method.name, self._at(method.words[0].span))
+        if method.name in ("least_conn", "least_time"):
+            return known, frozenset({"load"})
+        if method.name == "random":
+            two = "two" in words and any("least" in word for word in words)
+            return known, frozenset({"load"}) if two else frozenset()
+        if method.name == "hash":
+            return self._hashed(known, words[0] if words else "")
+        return known, frozenset({"session"})
+
+    def _hashed(self, known: Known[str], key: str) -> tuple[Known[str], frozenset[str]]:
+        if any(variable in key for variable in ADDRESS):
+            return known.map(lambda _: "ip_hash", how="stated"), frozenset({"session"})
+        return known, frozenset() if "uri" in key and "http" not in key else frozenset({"session"})
+
+    def _count(self) -> Known[int]:
+        holes = [item for item in self.block.block if item.words[0].filled]
+        open_ended = holes or any(
+            item.maybe or item.repeated or (item.arguments and item.arguments[0].filled)
+            for item in self.servers
+        )
+        if open_ended:
+            return Known.unknown("a template fills in the servers", self._at(self.block.span))
+        live = [item for item in self.servers if not _words(item) & {"down", "backup"}]
+        return Known.of(len(live), self._at(self.block.span), how="derived")
+
+    # -------------------------------------------------------------------------------- skew
+
+    def _skews(self, policy: str) -> Iterator[Remark]:
+        if (word := self._long()) is not None:
+            yield Remark(
+                kind="skew", at=self._at(word.span), severity="warning",
+                message=f"{word.text}: a server that fails as often as `max_fails` says gets"
+                f" nothing for {_told(word.text)}, and the others do its work",
+                help="a `fail_timeout` of some seconds, such as the default of 10",
+            )  # fmt: skip
+            return
+        if policy in ("least_conn", "least_time") and self._many() and not self._zone():
+            yield Remark(
+                kind="skew", at=self._at(self.methods[0].words[0].span), severity="warning",
+                message=f"{policy} without a `zone`: each worker process counts its own connections"
+                " only, so that all of them may choose the same server",
+                help=f"`zone {self.name} 64k;` in the upstream, or one worker process",
+            )  # fmt: skip
+
+    def _long(self) -> Word | None:
+        words = [word for item in self.servers if not _off(item) for word in item.arguments[1:]]
+        return next((word for word in words if _seconds(word.text) >= LONG), None)
+
+    def _many(self) -> bool:
+        found = self.workers.arguments[0].text if self.workers and self.workers.arguments else "1"
+        return found == "auto" or (found.isdigit() and int(found[:9]) > 1)
+
+    def _zone(self) -> bool:
+        return any(item.name == "zone" for item in self.block.block)
+
+    # ------------------------------------------------------------------------------ offers
+
+    def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
+        if not self.text.literal:
+            return
+        if "session" not in awareness:
+            yield Offer(
+                cures="routing", site=MadeSite(lambda _: self._method(f"hash {HEADER} consistent")),
+                title=f"`hash {HEADER} consistent`, of the header that your clients send",
+                delta={"routing": "session-hash", "session_key": "x-session-id"},
+            )  # fmt: skip
+        if self._long() is not None:
+            yield Offer(cures="skew", title="`fail_timeout=10s`", delta={"fail_timeout": "10s"},
+                        site=MadeSite(lambda _: self._shorter()))  # fmt: skip
+        elif not self._zone():
+            zone = f"zone {self.name} 64k"
+            yield Offer(cures="skew", title=f"`{zone};`", delta={"add_flag": zone},
+                        site=MadeSite(lambda _: self._first(zone)))  # fmt: skip
+
+    def _method(self, words: str) -> list[Edit]:
+        if not self.methods:
+            return self._first(words)
+        old = self.methods[0].span
+        return [Edit(self.source.name, old, f"{words};")]
+
+    def _first(self, words: str) -> list[Edit]:
+        """A directive at the head of the block, on a line of its own where the others are."""
+        at = self.block.inside or 0
+        first = next((item.span.start for item in self.block.block), at)
+        between = self.source.text[at:first]
+        line, _, indent = between.rpartition("\n")
+        if "\n" in between and not indent.strip():
+            end = "\r\n" if line.endswith("\r") else "\n"
+            return [Edit(self.source.name, Span(first, first), f"{words};{end}{indent}")]
+        return [Edit(self.source.name, Span(at, at), f" {words};")]
+
+    def _shorter(self) -> list[Edit]:
+        return [
+            Edit(self.source.name, word.span, "fail_timeout=10s")
+            for item in self.servers
+            for word in item.arguments[1:]
+            if _seconds(word.text) >= LONG
+        ]
+
+
+def _words(item: Directive) -> set[str]:
+    return {word.text for word in item.arguments}
+
+
+def _off(item: Directive) -> bool:
+    """Failures of the server are not counted."""
+    return "max_fails=0" in _words(item)
+
+
+def _seconds(word: str) -> int:
+    """The seconds of `fail_timeout=...`; 0 for another word."""
+    name, _, value = word.partition("=")
+    found = _TIME.fullmatch(value) if name == "fail_timeout" else None
+    return int(found[1]) * SECONDS[found[2]] if found else 0
+
+
+def _told(word: str) -> str:
+    seconds = _seconds(word)
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds // 60} minutes"

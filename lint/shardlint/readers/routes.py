@@ -1,0 +1,254 @@
+"""Kubernetes objects that lead requests to Services: Ingress, HTTPRoute, DestinationRule, and the
+router of Kthena.
+
+Facts of routing, section 1. ingress-nginx sends to the pods of a Service by itself, unless it is
+told to send to the Service (`service-upstream`); so does Istio where a DestinationRule says how.
+Other controllers are taken to send to the Service.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from shardlint.known import Known
+from shardlint.plan import Offer, Router
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.edits import MadeSite
+from shardlint.readers.inner_yaml import inner
+from shardlint.readers.keyed import PathSite
+from shardlint.readers.objects import kind_of, read_objects
+from shardlint.readers.pods import Owner
+from shardlint.readers.yaml_files import yaml_like
+from shardlint.readers.yaml_tree import Node, placeholder
+from shardlint.source import Edit, Source, Span
+
+_KIND = re.compile(
+    r"kind\W{1,4}(?:Ingress|HTTPRoute|DestinationRule|ModelRoute)\b|"
+    r"routerConfiguration"
+)
+NGINX: Final = "nginx.ingress.kubernetes.io"
+ISTIO: Final[dict[str, frozenset[str]]] = {
+    "LEAST_REQUEST": frozenset({"load"}), "LEAST_CONN": frozenset({"load"}),
+    "ROUND_ROBIN": frozenset(), "RANDOM": frozenset(), "UNSPECIFIED": frozenset({"load"}),
+}  # fmt: skip
+KTHENA: Final[dict[str, frozenset[str]]] = {
+    "least-request": frozenset({"load"}), "gpu-usage": frozenset({"load"}),
+    "least-latency": frozenset({"load"}), "prefix-cache": frozenset({"prefix"}),
+    "kvcache-aware": frozenset({"prefix", "kv"}), "random": frozenset(),
+    "lora-affinity": frozenset(),
+}  # fmt: skip
+HEADER: Final = "x-session-id"
+
+
+class RoutesReader:
+    """Ingress, HTTPRoute, DestinationRule; ModelRoute and the scheduler of Kthena's router."""
+
+    name = "routes"
+    kinds = ()
+    look: bytes | None = None
+
+    def accepts(self, source: Source) -> bool:
+        return _KIND.search(source.text) is not None and yaml_like(source)
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        return read_objects(self, source, context)
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        return ReadResult(routers=tuple(_routers(node, path)))
+
+
+def _routers(node: Node, path: str) -> Iterator[Router]:
+    group, kind = kind_of(node)
+    spec = node.get("spec")
+    if kind == "ConfigMap":
+        yield from _kthena(node, path)
+    if spec is None or spec.kind != "map":
+        return
+    if kind == "Ingress" and group == "networking.k8s.io":
+        yield _ingress(node, spec, path)
+    elif kind == "HTTPRoute" and group == "gateway.networking.k8s.io":
+        yield _route(node, spec, path)
+    elif kind == "DestinationRule" and group == "networking.istio.io":
+        yield from _destination(node, spec, path)
+    elif kind == "ModelRoute" and group == "networking.serving.volcano.sh":
+        policy = Known.of("none", node.origin, how="defaulted")
+        yield _router(node, path, "kthena-modelroute", policy, chooses="elsewhere")
+
+
+def _router(node: Node, path: str, kind: str, policy: Known[str], **more: Any) -> Router:
+    owner = Owner(node=node, kind=kind, path=path)
+    name = node.get("metadata", "name")
+    return Router(
+        id=f"{node.source.name}#{path}",
+        name="/".join(part for part in (owner.namespace, owner.name) if part) or kind,
+        kind=kind,
+        file=node.source.name,
+        path=path,
+        origin=name.origin if name is not None else node.origin,
+        namespace=owner.namespace,
+        policy=policy,
+        anchors=(node.span,),
+        suppressed=owner.suppressed(),
+        **more,
+    )
+
+
+# ------------------------------------------------------------------------------------- ingress
+
+
+def _ingress(node: Node, spec: Node, path: str) -> Router:
+    notes = node.get("metadata", "annotations")
+    said = {key.value.partition("/")[2]: value for key, value in (notes.entries() if notes else ())
+            if key.value.startswith(f"{NGINX}/")}  # fmt: skip
+    targets = tuple(dict.fromkeys(_services(spec)))
+    passes = "service-upstream" in said and said["service-upstream"].value == "true"
+    named = (spec.string("ingressClassName") or "") == "nginx"
+    if passes or not (said or named):
+        policy = Known.of("none", node.origin, how="defaulted")
+        return _router(node, path, "ingress", policy, chooses="elsewhere", targets=targets,
+                       explicit=passes)  # fmt: skip
+    policy, awareness, explicit = _nginx(said)
+    return _router(
+        node, path, "ingress-nginx", policy, targets=targets, awareness=awareness,
+        explicit=explicit, offers=() if awareness & {"session"} else (_by_header(node),),
+    )  # fmt: skip
+
+
+def _services(spec: Node) -> Iterator[str]:
+    """The Services that an Ingress names."""
+    for item in spec.walk():
+        name = item.string("service", "name") if item.kind == "map" else None
+        if name is not None:
+            yield name
+
+
+def _nginx(said: dict[str, Node]) -> tuple[Known[str], frozenset[str], bool]:
+    for note, word in (("upstream-hash-by", "hash"), ("affinity", "cookie")):
+        if note in said and said[note].value:
+            key = said[note].value
+            if note == "upstream-hash-by" and "remote_addr" in key:
+                word = "client-ip"
+            sticky = "request_uri" not in key
+            return Known.of(word, said[note].origin), frozenset({"session"} if sticky else ()), True
+    if "load-balance" in said:
+        word = said["load-balance"].value
+        aware = frozenset({"load"}) if word == "ewma" else frozenset[str]()
+        return Known.of(word, said["load-balance"].origin), aware, True
+    return Known.of("round_robin", how="defaulted"), frozenset(), False
+
+
+def _by_header(node: Node) -> Offer:
+    note = f"{NGINX}/upstream-hash-by"
+    return Offer(
+        cures="routing", value='"$http_x_session_id"',
+        title=f"`{note}: $http_x_session_id`, of the header that your clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+        site=PathSite(node, ("metadata", "annotations", note)),
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------- routes
+
+
+def _route(node: Node, spec: Node, path: str) -> Router:
+    """A route with its Services and pools; who carries it out decides how they are chosen."""
+    targets = [
+        f"{name}.inferencepool" if backend.string("kind") == "InferencePool" else name
+        for rule in _rows(spec, "rules")
+        for backend in _rows(rule, "backendRefs")
+        if (name := backend.string("name")) is not None
+    ]
+    policy = Known.of("none", node.origin, how="defaulted")
+    return _router(node, path, "gateway", policy, chooses="elsewhere",
+                   targets=tuple(dict.fromkeys(targets)))  # fmt: skip
+
+
+def _rows(node: Node, key: str) -> list[Node]:
+    found = node.get(key)
+    return found.items if found is not None else []
+
+
+def _destination(node: Node, spec: Node, path: str) -> Iterator[Router]:
+    """What Istio does for a host, else for the first port or subset that has its own."""
+    host = spec.string("host")
+    found = spec.get("trafficPolicy", "loadBalancer") or next(_inner_balancers(spec), None)
+    targets = (host,) if host is not None and placeholder(host) is None else ()
+    if found is None or found.kind != "map":
+        policy = Known.of("none", node.origin, how="defaulted")
+        yield _router(node, path, "istio", policy, chooses="elsewhere", targets=targets)
+        return
+    policy, awareness, sure = _istio(found)
+    chooses = "elsewhere" if policy.only == "PASSTHROUGH" else "replicas"
+    yield _router(
+        node, path, "istio", policy, explicit=True, awareness=awareness, sure=sure,
+        chooses=chooses, targets=targets, offers=tuple(_consistent(node, found, awareness)),
+    )  # fmt: skip
+
+
+def _inner_balancers(spec: Node) -> Iterator[Node]:
+    """What is stated for single ports, and for subsets."""
+    policies = [spec.get("trafficPolicy")]
+    policies += [item.get("trafficPolicy") for item in _rows(spec, "subsets")]
+    for policy in policies:
+        if policy is None or policy.kind != "map":
+            continue
+        for part in (policy, *_rows(policy, "portLevelSettings")):
+            if (found := part.get("loadBalancer")) is not None:
+                yield found
+
+
+def _istio(found: Node) -> tuple[Known[str], frozenset[str], bool]:
+    hashed, simple = found.get("consistentHash"), found.get("simple")
+    if hashed is not None and hashed.kind == "map":
+        keys = {key.value for key, _ in hashed.entries()}
+        word = "useSourceIp" if "useSourceIp" in keys else "consistentHash"
+        named = keys & {"httpHeaderName", "httpCookie", "useSourceIp", "httpQueryParameterName"}
+        return Known.of(word, hashed.origin), frozenset({"session"} if named else ()), bool(named)
+    if simple is None:
+        return Known.of("LEAST_REQUEST", found.origin, how="defaulted"), frozenset({"load"}), True
+    looks = ISTIO.get(simple.value)
+    return Known.of(simple.value, simple.origin), looks or frozenset(), looks is not None
+
+
+def _consistent(node: Node, found: Node, awareness: frozenset[str]) -> Iterator[Offer]:
+    """A hash of a header in place of the word."""
+    pair = found.pair("simple")
+    if "session" in awareness or pair is None or len(found.pairs) != 1:
+        return
+    key, value = pair
+    if key.alias or value.alias or key.style is not None:
+        return
+
+    def made(_value: str) -> list[Edit]:
+        span = Span(key.span.start, value.span.end)
+        return [Edit(node.source.name, span, f"consistentHash: {{httpHeaderName: {HEADER}}}")]
+
+    yield Offer(
+        cures="routing", site=MadeSite(made),
+        title=f"`consistentHash` of the header {HEADER}, which your clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------- kthena
+
+
+def _kthena(node: Node, path: str) -> Iterator[Router]:
+    """The scheduler of the router: plugins that score, with their weights."""
+    text = node.get("data", "routerConfiguration")
+    config = inner(text) if text is not None else None
+    listed = config.get("scheduler", "plugins", "Score", "enabled") if config is not None else None
+    if listed is None or listed.kind != "list":
+        return
+    names = [item.string("name") or item.value for item in listed.items]
+    weights = [item.string("weight") for item in listed.items]
+    counted = [name for name, weight in zip(names, weights, strict=True) if weight != "0"]
+    looks = [KTHENA.get(name) for name in counted]
+    yield _router(
+        node, f"{path}/data/routerConfiguration", "kthena-router",
+        Known.of("+".join(counted), listed.origin), explicit=True,
+        awareness=frozenset().union(*(item for item in looks if item is not None)),
+        sure=None not in looks, engines=True,
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""Recipes of NVIDIA/srt-slurm: a Dynamo frontend before workers of one engine.
+
+The keys are those of the recipes at c88ef73: `frontend.args` are options of the frontend,
+`backend.ENGINE_config.ROLE` options of the workers of a role, `resources` how many there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from shardlint.known import Known
+from shardlint.plan import Offer, Refusal, Remark, Router
+from shardlint.platforms import dynamo
+from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers.edits import MadeSite
+from shardlint.readers.keyed import KeySite
+from shardlint.readers.yaml_files import read_yaml, yaml_like
+from shardlint.readers.yaml_tree import Node, integer, placeholder
+from shardlint.source import Edit, Source
+
+_KEYS = tuple(re.compile(rf"^{key}:", re.MULTILINE) for key in ("frontend", "backend"))
+ENGINES: Final = ("vllm", "sglang", "trtllm")
+ROLES: Final = ("prefill", "decode", "aggregated")
+OFF: Final[dict[str, str]] = {
+    "no-enable-prefix-caching": "true", "enable-prefix-caching": "false",
+    "disable-radix-cache": "true",
+}  # fmt: skip
+"""Keys that switch prefix caching off, with the value that does."""
+
+ON: Final[dict[str, str]] = {"true": "false", "false": "true"}
+
+
+class SrtSlurmReader:
+    """Recipes with `frontend` and `backend`."""
+
+    name = "srt-slurm"
+    kinds = ()
+    look: bytes | None = None
+
+    def accepts(self, source: Source) -> bool:
+        return all(key.search(source.text) for key in _KEYS) and yaml_like(source)
+
+    def read(self, source: Source, context: ReadContext) -> ReadResult:
+        roots, _ = read_yaml(source)
+        return ReadResult(
+            routers=tuple(router for at, root in enumerate(roots)
+                          for router in _routers(root, f"{at}:"))
+        )  # fmt: skip
+
+
+def _routers(root: Node, path: str) -> Iterator[Router]:
+    frontend, backend = root.get("frontend"), root.get("backend")
+    kind = backend.string("type") if backend is not None else None
+    if frontend is None or frontend.kind != "map" or kind not in ENGINES or backend is None:
+        return
+    configs = {
+        role: found
+        for role in ROLES
+        if (found := backend.get(f"{kind}_config", role)) is not None and found.kind == "map"
+    }
+    if frontend.string("type") in ("dynamo", None):
+        yield _frontend(root, frontend, configs, path)
+    for role, config in configs.items():
+        if _is(config, "data-parallel-hybrid-lb", "true"):
+            yield _hybrid(root, config, f"{path}/backend/{kind}_config/{role}", role)
+
+
+def _is(config: Node, key: str, value: str) -> bool:
+    found = config.get(key) or config.get(key.replace("-", "_"))
+    return found is not None and found.value.lower() == value
+
+
+def _frontend(root: Node, frontend: Node, configs: dict[str, Node], path: str) -> Router:
+    stated = frontend.get("args", "router-mode")
+    word = stated.value if stated is not None else dynamo.DEFAULT_ROUTING
+    key = root.pair("frontend")
+    origin = stated.origin if stated is not None else (key[0] if key else frontend).origin
+    policy: Known[str] = Known.of(word, origin, how="stated" if stated else "defaulted")
+    if (reason := placeholder(word)) is not None:
+        policy = Known.unknown(reason, origin)
+    aware = dynamo.ROUTING.get(word, frozenset())
+    return Router(
+        id=f"{root.source.name}#{path}/frontend",
+        name="frontend",
+        kind="srt-slurm-frontend",
+        file=root.source.name,
+        path=f"{path}/frontend",
+        origin=origin,
+        policy=policy,
+        explicit=stated is not None,
+        awareness=aware,
+        sure=word in dynamo.ROUTING,
+        chooses="elsewhere" if word == "direct" else "replicas",
+        choices=_workers(root.get("resources")),
+        engines=True,
+        remarks=tuple(_off(configs)) if "prefix" in aware else (),
+        anchors=(frontend.span,),
+        offers=(_caching(configs),),
+    )
+
+
+def _workers(resources: Node | None) -> Known[int]:
+    """The workers of the role that computes prompts."""
+    for key in ("prefill_workers", "agg_workers"):
+        found = integer(resources.get(key)) if resources is not None else Known.unset()
+        if not found.is_unset:
+            return found
+    return Known.unknown("the number of workers is not stated")
+
+
+def _off(configs: dict[str, Node]) -> Iterator[Remark]:
+    """Prefix caching is off where prompts are computed."""
+    role = "prefill" if "prefill" in configs else "aggregated"
+    config = configs.get(role)
+    found = _switch(config) if config is not None else None
+    if found is not None:
+        key, _ = found
+        yield Remark(
+            kind="prefix-caching-off", at=key.origin, severity="warning",
+            message="the router looks at prefixes, and prefix caching is off in the"
+            f" {role} workers: there is nothing to follow",
+            help="prefix caching on in the workers, or a mode that looks at the load alone",
+        )  # fmt: skip
+
+
+def _switch(config: Node) -> tuple[Node, Node] | None:
+    """The key that switches prefix caching off."""
+    for key, value in config.entries():
+        if OFF.get(key.value.replace("_", "-")) == value.value.lower():
+            return key, value
+    return None
+
+
+def _caching(configs: dict[str, Node]) -> Offer:
+    def made(_value: str) -> list[Edit] | Refusal:
+        edits: list[Edit] = []
+        for config in configs.values():
+            found = _switch(config)
+            if found is None:
+                continue
+            edit = KeySite(config, found[0].value).set(ON[found[1].value.lower()])
+            if isinstance(edit, Refusal):
+                return edit
+            edits += edit
+        return edits or Refusal("prefix caching is on")
+
+    return Offer(cures="prefix_caching", title="prefix caching on in the workers",
+                 delta={"prefix_caching": True}, site=MadeSite(made))  # fmt: skip
+
+
+def _hybrid(root: Node, config: Node, path: str, role: str) -> Router:
+    pair = config.pair("data-parallel-hybrid-lb") or config.pair("data_parallel_hybrid_lb")
+    origin = pair[0].origin if pair is not None else config.origin
+    return Router(
+        id=f"{root.source.name}#{path}/ranks",
+        name=f"{role} ranks",
+        kind="data-parallel",
+        file=root.source.name,
+        path=path,
+        origin=origin,
+        policy=Known.of("hybrid-lb", origin),
+        explicit=True,
+        awareness=frozenset({"load"}),
+        choices=Known.unknown("the ranks of a node are not stated"),
+        engines=True,
+        within=True,
+        anchors=(config.span,),
+    )

@@ -1,0 +1,194 @@
+"""What rules about the choice of a replica share: how much it matters, and the words for it.
+
+What published measurements found (facts of routing, section 6) is a range over models, loads and
+shares of common prefixes: no single number of it is promised for another service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from shardlint.plan import Remark, Router, ServingPlan
+from shardlint.plugins import Found, Note, Repair, RouterWorld, Rule, Scope, Severity
+from shardlint.record import record
+
+SHARING: Final = ("chat", "agent", "rag")
+"""Kinds of requests that repeat each other's beginnings."""
+
+PUBLISHED: Final = (
+    "published gains of looking at prefixes range from none at low load, or where prompts share"
+    " little, to 2.3 times the output tokens/s and a mean TTFT 40 to 99 % shorter; the time"
+    " between tokens or the tail got worse in some of them"
+)
+
+
+def word(router: Router) -> str:
+    """The policy in one of the words that a fix is told by."""
+    aware, policy = router.awareness, router.policy.only or ""
+    if "kv" in aware:
+        return "kv-aware"
+    if "prefix" in aware:
+        return "prefix-aware"
+    if "session" in aware:
+        by_address = router.kind == "service" or policy in CLIENT_IP
+        return "client-ip" if by_address else "session-hash"
+    if "load" in aware:
+        return "load-aware"
+    return "random" if "random" in policy or "shuffle" in policy else "round-robin"
+
+
+CLIENT_IP: Final = ("ip_hash", "source", "client-ip", "useSourceIp", "client_ip")
+"""Policies that take the address of a connection for its client, normalised or as written."""
+
+
+def matters(workload: Mapping[str, Any]) -> Severity | None:
+    """How much it matters that a prefix meets its cache; None: the requests share none."""
+    kind, share = workload.get("kind"), workload.get("prefix_share")
+    if share is not None:
+        return "warning" if share > 0 else None
+    if kind is None:
+        return "info"
+    return "warning" if kind in SHARING else None
+
+
+@record
+class Choice:
+    """What a router chooses among: so many replicas of one model, as far as that is known."""
+
+    count: int | None
+    plans: tuple[ServingPlan, ...]
+    unit: str = "replicas"
+
+    @property
+    def among(self) -> str:
+        return f"its {self.unit}" if self.count is None else f"{self.count} {self.unit}"
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return tuple(
+            Note(plan.fleet.replicas.origin, f"{plan.fleet.replicas.only} replicas")
+            for plan in (self.plans if self.unit == "replicas" else ())
+            if plan.fleet.replicas.origin is not None and plan.fleet.replicas.only is not None
+        )
+
+
+def choice(world: RouterWorld) -> Choice | None:
+    """What there is to choose among, each with a prefix cache; None: nothing, or not known."""
+    router = world.router
+    if router.chooses != "replicas" or not router.sure or _decided_elsewhere(world):
+        return None
+    listed = router.choices.only
+    if not world.plans and router.backends:
+        return None  # it leads to routers, which choose by themselves
+    if not world.plans:
+        if not router.engines or (router.choices.is_known and (listed or 0) < 2):
+            return None
+        if listed is None and not router.choices.is_unset:
+            return None
+        return Choice(listed, ())
+    if not any(caches(plan) for plan in world.plans):
+        return None
+    plans = _most(world.plans)
+    count = (listed or 0) if router.within else sum(map(replicas, plans))
+    if router.choices.is_known and router.engines:
+        count = max(count, listed or 0)
+    unit = "data-parallel ranks" if router.within else "replicas"
+    return Choice(count, plans, unit) if count > 1 else None
+
+
+BYPASSING: Final = ("ingress-nginx", "istio")
+"""What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
+
+
+def _decided_elsewhere(world: RouterWorld) -> bool:
+    """Another router chooses among the same replicas: this one is there for something else."""
+    if world.router.kind != "service":
+        return False
+    if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):
+        return True
+    return any(item.awareness or item.chooses == "elsewhere" for item in world.beside)
+
+
+def _most(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
+    """Those that serve one model: a request for it has no other choice. The model with most."""
+    models: dict[str, list[ServingPlan]] = {}
+    for plan in plans:
+        if caches(plan):
+            models.setdefault(plan.model.only or "", []).append(plan)
+    found = list(models.values())
+    return tuple(max(found, key=lambda group: sum(map(replicas, group)), default=[]))
+
+
+def replicas(plan: ServingPlan) -> int:
+    """How many there are, where an autoscaler adds some at its most."""
+    return max(plan.fleet.replicas.only or 0, plan.fleet.max_replicas.only or 0)
+
+
+def caches(plan: ServingPlan) -> bool:
+    """Prefix caching is on unless it is switched off."""
+    return plan.memory.prefix_caching.only is not False
+
+
+class RoutingRule(Rule):
+    """A rule about one router, whose severity hangs on what the requests share."""
+
+    scope: ClassVar[Scope] = "router"
+    severity: ClassVar[Severity] = "warning"
+
+    def check_routing(self, world: RouterWorld) -> Iterator[Found]:
+        severity = matters(world.workload)
+        found = choice(world) if severity is not None else None
+        if found is not None and self.meets(world.router):
+            yield Found(
+                message=self.says(world.router, found),
+                at=world.router.policy.origin or world.router.origin,
+                severity=severity,
+                help=self.cure(world.router),
+                related=found.notes,
+                repair=Repair("router", "routing"),
+            )
+
+    def meets(self, router: Router) -> bool:
+        raise NotImplementedError
+
+    def says(self, router: Router, found: Choice) -> str:
+        raise NotImplementedError
+
+    def cure(self, router: Router) -> str:
+        if router.within:
+            first = (
+                "a router that looks at prefixes, over one endpoint for each rank (external load"
+                " balancing) or over engines of their own"
+            )
+        elif router.kind == "service":
+            first = "an InferencePool with an endpoint picker, or another prefix-aware router"
+        else:
+            first = "a policy that looks at prefixes and load, or at sessions"
+        return f"{first}; {PUBLISHED}"
+
+
+def remarks(router: Router, kind: str) -> Iterator[Remark]:
+    """What a router's reader, or its links, say of it."""
+    return (remark for remark in router.remarks if remark.kind == kind)
+
+
+def told(router: Router, kind: str, field: str, severity: Severity | None) -> Iterator[Found]:
+    """The remarks of one kind as findings; `severity` in place of their own."""
+    for remark in remarks(router, kind):
+        yield Found(
+            message=remark.message,
+            at=remark.at,
+            severity=severity or remark.severity,
+            help=remark.help,
+            related=tuple(Note(origin, text) for origin, text in remark.related),
+            repair=Repair("router", field),
+        )
+
+
+def policy_words(router: Router) -> str:
+    """The policy for people: its name, and whether it is a default."""
+    policy = router.policy.only
+    if policy is None or policy == "kubernetes-service":
+        return "a Service" if router.kind == "service" else "this router"
+    return policy if router.explicit else f"{policy}, the default,"
