@@ -243,3 +243,31 @@ def test_servers_that_run_beside_each_other_are_plans_of_their_own() -> None:
     assert 1 == check(started(one.removesuffix("&"), other), "pod.yaml").plans
     branch = f"if [ -f /x ]; then {one} else {other}; fi"
     assert 1 == check(started(branch), "pod.yaml").plans
+
+
+def test_ray_in_a_pod_by_itself_has_the_gpus_of_that_pod() -> None:
+    text = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.11.0
+        args: [Qwen/Qwen3-32B, --tensor-parallel-size=4, --distributed-executor-backend=ray]
+        resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+    assert ["warning"] == severities(text, "gpu-count-short", "d.yaml")
+    assert [] == severities(text, "tp-cross-node", "d.yaml")
+    joined = text.replace(
+        "resources:", "env: [{name: RAY_ADDRESS, value: a:1}]\n        resources:"
+    )
+    assert [] == severities(joined, "gpu-count-short", "d.yaml")
+
+
+def test_an_option_of_which_every_mention_counts_is_not_redundant() -> None:
+    script = f"{HEADS} --middleware a.Auth --middleware b.Log --max-num-seqs 8 --max-num-seqs 9\n"
+    found = [item for item in check(script).findings if item.name == "flag-redundant"]
+    assert ["--max-num-seqs"] == [script[f.span.start : f.span.end] for f in found]
