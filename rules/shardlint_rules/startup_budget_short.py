@@ -73,7 +73,8 @@ class StartupBudgetShort(Rule):
         assert world.model is not None
         size = _least_bytes(world.model)
         needed = size // BYTES_PER_SECOND + REST_SECONDS
-        said = f"at 0.5 GB/s the {size / 1e9:,.0f} GB of weights and a warm-up take {needed} s"
+        weights = f"{size / 1e9:,.0f} GB of weights"
+        said = f"at 0.5 GB/s the {weights} and a warm-up take {needed} s"
         if probe == "livenessProbe" and size > LARGE_BYTES and needed < LEAST_SECONDS:
             needed = LEAST_SECONDS
             said = (
