@@ -48,7 +48,12 @@ def of_vllm(plan: ServingPlan) -> Router | None:
 
 
 def of_sglang(plan: ServingPlan) -> Router | None:
-    """The method that is stated, else each rank in its turn."""
+    """The method that is stated, else each rank in its turn.
+
+    The launcher of the router starts a server for each rank, and balances them itself.
+    """
+    if any((word.value or "").startswith("sglang_router") for word in plan.argv):
+        return None
     stated = option(plan.argv, "--load-balance-method")
     ranks = plan.layout.dp
     word = stated.value if stated is not None else None

@@ -66,6 +66,11 @@ TEXT_ONLY: Final = frozenset(
      "--attention-backend", "--moe-a2a-backend", "--speculative-algorithm"}
 )  # fmt: skip
 """Options that tell a server of language models, where `sglang serve` starts others too."""
+DIFFUSION: Final = frozenset(
+    {"--num-gpus", "--ulysses-degree", "--ring-degree", "--sp-degree", "--enable-cfg-parallel",
+     "--dit-cpu-offload", "--dit-layerwise-offload", "--vae-cpu-offload"}
+)  # fmt: skip
+"""Options of that other server (multimodal_gen/runtime/server_args.py)."""
 MIB: Final = 2**20
 QUEUE: Final = 24 * MIB
 """distributed/parallel_state.py: a message queue for each group of ranks."""
@@ -86,6 +91,8 @@ class SGLang(RecognisedEngine):
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         start = self._start(launch)
         if start is None or any(word.value in HELP for word in launch.argv[start:]):
+            return None
+        if _makes_pictures(launch.argv[:start], launch.argv[start:]):
             return None
         releases = self.versions(Known.unset()) if not releases.values else releases
         command, model = self._command(launch, start)
@@ -298,6 +305,16 @@ def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
         if flag.flag == "--json-model-override-args":
             return model.assuming(f"`{flag.flag}` {SHAPE_KEPT}")
     return model
+
+
+def _makes_pictures(command: tuple[Text, ...], words: tuple[Text, ...]) -> bool:
+    """`sglang serve` starts another server for diffusion models, by its kind or its options."""
+    if not command or command[-1].value != "serve":
+        return False
+    kind = _without_kind(words)[1]
+    named = {(word.value or "").partition("=")[0] for word in words}
+    guessed = not DIFFUSION.isdisjoint(named) and TEXT_ONLY.isdisjoint(named)
+    return kind == "diffusion" or (kind is None and guessed)
 
 
 def _without_kind(words: tuple[Text, ...]) -> tuple[tuple[Text, ...], str | None]:
