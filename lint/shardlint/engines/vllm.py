@@ -270,6 +270,12 @@ class VLLM:
             return name if any(has) else None
         return name
 
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Attention DP is data parallelism here."""
+        if layout.attention_dp > 1:
+            return None
+        return by_options(self, layout, release)
+
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         """Before it refused them, too few CUDA devices made an unset executor Ray."""
         asked = plan.layout.executor.is_unset and plan.layout.nnodes.is_unset

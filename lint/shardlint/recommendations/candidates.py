@@ -130,7 +130,8 @@ class _Search:
     def _shapes(self) -> Iterator[Shape]:
         for shape in shapes(self.model, self.device, self.wanted):
             layout = _layout(self.engine, shape)
-            if _means(self.engine, layout, shape):
+            told = self.engine.arguments(layout, self.release)
+            if told is not None and _means(self.engine, layout, shape):
                 refusal = self._refusal(layout)
                 if refusal is None:
                     yield shape
@@ -191,7 +192,10 @@ class _Search:
             fleet=fleet,
             why=self._why(shape, made, fleet),
             settings=settings,
-            arguments=(*_options(self.engine, layout), *_written(self.engine, settings)),
+            arguments=(
+                *(self.engine.arguments(layout, self.release) or ()),
+                *_written(self.engine, settings),
+            ),
         )
 
     # ---------------------------------------------------------------------------------- order
@@ -361,19 +365,6 @@ def _rate(item: Candidate) -> float:
     if speed is None:
         return 0.0
     return item.fleet.tok_s * low(speed.grade) / item.fleet.counted_gpus
-
-
-DEGREES: Final = ("tp", "pp", "dp", "attention_dp", "ep", "dcp")
-
-
-def _options(engine: Engine, layout: Layout) -> Iterator[str]:
-    """The layout as options of the engine: the tensor parallel size, and what is not 1 or off."""
-    for name in DEGREES:
-        value = getattr(layout, name)
-        on = value is True or (value is not False and value > 1)
-        flag = engine.flag_name(name) if on or name == "tp" else None
-        if flag is not None:
-            yield from (flag,) if value is True else (flag, str(value))
 
 
 def _written(engine: Engine, settings: Mapping[str, Any]) -> Iterator[str]:
