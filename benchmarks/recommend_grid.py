@@ -171,7 +171,9 @@ def key(item: Candidate, model: str) -> Key:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--engine", choices=sorted(SERVED), default="vllm")
     parser.add_argument("--models", type=int)
     parser.add_argument("--seed", type=int, default=8)

@@ -12,6 +12,7 @@ from dataclasses import fields
 from posixpath import basename
 from typing import Any
 
+from shardlint.engine import by_options
 from shardlint.engines import (
     agreed,
     balancing,

@@ -17,6 +17,15 @@ from shardlint.recommendations.fleet import Fleet, Pace, fleet_of, low
 from shardlint.recommendations.layouts import Shape, shapes
 from shardlint.recommendations.measured import Measured, scale
 from shardlint.recommendations.question import Wanted
+from shardlint.recommendations.traffic import (
+    LARGE,
+    Pipeline,
+    Prefixes,
+    Session,
+    pipeline,
+    prefixes,
+    session,
+)
 from shardlint.record import record
 from shardlint.sizing.loads import NotModelled
 from shardlint.sizing.throughput import Throughput, Workload, throughput
@@ -55,6 +64,9 @@ class Candidate:
     why: str
     settings: Mapping[str, Any]
     arguments: tuple[str, ...]
+    session: Session | None = None
+    pipeline: Pipeline | None = None
+    prefixes: Prefixes | None = None
 
     @property
     def layout(self) -> Mapping[str, int]:
@@ -113,7 +125,7 @@ class _Search:
     def answer(self) -> Recommendation:
         sized = [pair for shape in self._shapes() if (pair := self._sized(shape)) is not None]
         factor = self._factor(sized)
-        sure = [made.gpus for _, made in sized if made.verdict == "fits"]
+        sure = [made.gpus for _, made in sized if self._as_asked(made)]
         self.least = min(sure or [made.gpus for _, made in sized], default=0)
         found = [self._candidate(shape, made, factor) for shape, made in sized]
         ranked = self._ranked(found)
@@ -146,15 +158,19 @@ class _Search:
         """What one GPU holds; with a shorter context where only that does not fit."""
         asked = _of_shape(self.wanted.asked, shape)
         made = self.estimator.estimate(asked)
-        if made.verdict != "fits" and asked.max_model_len is None:
-            shorter = self._shorter(asked)
-            made = shorter if shorter is not None else made
         if made.verdict != "fits":
             self.too_small.add(shape.gpus)
+            shorter = self._shorter(asked) if asked.max_model_len is None else None
+            made = shorter or made
         if made.verdict == "fits" or (made.verdict == "tight" and made.fits):
             return shape, made
         self.rejected.append(_too_small(shape, made))
         return None
+
+    def _as_asked(self, made: Estimate) -> bool:
+        """It surely fits, and not only with a shorter context."""
+        given = made.asked.max_model_len if made.asked is not None else None
+        return made.verdict == "fits" and given == self.wanted.asked.max_model_len
 
     def _shorter(self, asked: Asked) -> Estimate | None:
         """The same with room for the requests that are asked for, and not for longer ones."""
@@ -183,8 +199,7 @@ class _Search:
         pace = Pace(made, rows, 1.0 if factor is None else factor)
         fleet = fleet_of(pace, self.wanted)
         length = made.asked.max_model_len if made.asked is not None else None
-        own = self.wanted.asked.max_model_len is None
-        settings = {"max_model_len": length} if length is not None and own else {}
+        settings = {} if length == self.wanted.asked.max_model_len else {"max_model_len": length}
         layout = _layout(self.engine, shape)
         return Candidate(
             shape=shape,
@@ -196,7 +211,20 @@ class _Search:
                 *(self.engine.arguments(layout, self.release) or ()),
                 *_written(self.engine, settings),
             ),
+            session=self._session(made),
+            pipeline=pipeline(shape.pp, self.wanted.asked.concurrency, fleet.replicas),
+            prefixes=prefixes(self.wanted.prefix_share, fleet.replicas * made.dp_ranks),
         )
+
+    def _session(self, made: Estimate) -> Session | None:
+        """The one that is asked for, else one of the longest length where that is a large one."""
+        asked = self.wanted.asked
+        each = (asked.isl or 0) + (asked.osl or 0)
+        tokens = self.wanted.session or made.made.settings.max_model_len
+        found = session(made, tokens, each) if tokens else None
+        if found is None or self.wanted.session is not None or found.share >= LARGE:
+            return found
+        return None
 
     # ---------------------------------------------------------------------------------- order
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import Any, Final, TextIO
 
-from shardlint.recommendations import Candidate, Recommendation, Rejected
+from shardlint.recommendations import Candidate, Recommendation, Rejected, Session
 from shardlint.reports.colour import painter
 from shardlint.reports.words import counted, printable
 from shardlint.sizing.parameters import table
@@ -25,14 +25,16 @@ HEAD: Final = ("", "layout", "replicas", "GPUs", "KV tokens", "requests", "TPOT"
 MOST_REJECTED: Final = 8
 
 
-def record(found: Recommendation) -> dict[str, Any]:
+def record(found: Recommendation, diff: str | None = None) -> dict[str, Any]:
     """The document of `recommend --format json`."""
     return {
         "schema_version": 1,
         "wall": found.wall,
+        "gpus": found.wanted.gpus,
         "candidates": [_candidate(item, at, found) for at, item in enumerate(found.found, 1)],
         "rejected": [_rejected(item) for item in found.rejected],
         "notes": list(found.notes),
+        "diff": diff,
     }
 
 
@@ -47,6 +49,7 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
         "replicas": fleet.replicas,
         "needed": fleet.needed,
         "gpus": item.gpus,
+        "unused_gpus": max(0, found.wanted.gpus - item.gpus),
         "fits": made.fits,
         "verdict": made.verdict,
         "reaches_goals": fleet.reaches and fleet.affordable,
@@ -62,8 +65,37 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
         "blast_radius": round(item.blast_radius, 4),
         "usd_per_million_tokens": _price(item, found),
         "arguments": list(item.arguments),
+        "session": _session(item),
+        "pipeline": _pipeline(item),
+        "prefix_hits": _prefix_hits(item),
         "why": item.why,
     }
+
+
+def _session(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.session) is None:
+        return None
+    return {
+        "tokens": found.tokens, "fits": found.fits, "cache_share": round(found.share, 4),
+        "requests_beside": found.left if found.fits else None, "longest": found.most,
+    }  # fmt: skip
+
+
+def _pipeline(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.pipeline) is None:
+        return None
+    return {
+        "stages": found.stages, "requests": found.requests, "idle_stages": found.idle,
+        "bubble": round(found.bubble, 4),
+    }  # fmt: skip
+
+
+def _prefix_hits(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.prefixes) is None:
+        return None
+    return {
+        "caches": found.caches, "aware": round(found.aware, 4), "blind": round(found.blind, 4),
+    }  # fmt: skip
 
 
 def _rejected(item: Rejected) -> dict[str, Any]:
@@ -171,6 +203,7 @@ def _sentences(found: Recommendation) -> Iterator[tuple[str, str]]:
         first = found.found[0]
         yield "fleet", _product(first, found)
         yield "options", " ".join(first.arguments)
+        yield from _traffic(first)
     for at, item in enumerate(found.found, 1):
         if item.why:
             yield f"{at}", item.why
@@ -185,11 +218,47 @@ def _sentences(found: Recommendation) -> Iterator[tuple[str, str]]:
         yield "assumes", note
 
 
+def _traffic(item: Candidate) -> Iterator[tuple[str, str]]:
+    """What the traffic does to the first layout."""
+    if (long := item.session) is not None:
+        yield "session", _said_of_session(long)
+    if (stages := item.pipeline) is not None:
+        yield (
+            "stages",
+            (
+                f"{counted(stages.requests, 'request')} in each replica cannot fill {stages.stages}"
+                f" stages: {stages.idle} of them are idle at any time, and one pass of the requests"
+                f" wastes {stages.bubble:.0%} of the stages' time"
+            ),
+        )
+    if (shared := item.prefixes) is not None:
+        said = f"{shared.aware:.0%} of the input was there before: a router that looks at prefixes"
+        said += f" finds up to {shared.aware:.0%} of it in a cache"
+        if shared.caches > 1:
+            said += (
+                f", a blind one over {shared.caches} caches about {shared.blind:.0%} where each"
+                " conversation has a prefix of its own, and more where all have the same"
+            )
+        yield "prefixes", f"{said}; the speeds above count none of it"
+
+
+def _said_of_session(long: Session) -> str:
+    said = f"one of {long.tokens:,} tokens"
+    if not long.fits:
+        return f"{said} does not run: {long.most:,} tokens are the most that one replica takes"
+    said += f" takes {long.share:.0%} of a KV cache"
+    if long.left is not None:
+        said += f" and leaves room for {counted(long.left, 'request')} of the workload beside it"
+    return f"{said}; cap the longest request where others must not wait for it"
+
+
 def _product(item: Candidate, found: Recommendation) -> str:
     """The GPUs written out: "6 replicas × (TP 2) = 12 GPUs, 5 for the target and 1 to spare"."""
     fleet = item.fleet
     product = f"{counted(fleet.replicas, 'replica')} × ({written(item.layout)}) = "
     product += counted(item.gpus, "GPU")
+    if item.gpus < found.wanted.gpus:
+        product += f" of {found.wanted.gpus:,}, and {found.wanted.gpus - item.gpus:,} are not used"
     if fleet.replicas != fleet.needed:
         product += f": {fleet.needed} for the target and {fleet.replicas - fleet.needed} to spare"
     cost = _price(item, found)
