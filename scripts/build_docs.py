@@ -191,7 +191,7 @@ def json_formats() -> str:
         "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
         " when a field is removed or\nchanges its meaning.\n",
     ]
-    for name in ("check", "inspect", "estimate", "models_show"):
+    for name in ("check", "inspect", "estimate", "recommend", "models_show"):
         root = schema(name)
         text.append(f"\n## {root['title']}\n\n{root['description']}\n\n")
         if "properties" in root:
