@@ -42,7 +42,7 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
     made, fleet, speed = item.estimate, item.fleet, item.fleet.speed
     tokens = made.made.tokens
     concurrency = made.made.concurrency
-    known = speed is not None
+    known, prices = speed is not None, _prices(item, found)
     return {
         "rank": at,
         "layout": dict(item.layout),
@@ -63,7 +63,8 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
         "class": speed.grade if speed else "not_modelled",
         "range": _range(item),
         "blast_radius": round(item.blast_radius, 4),
-        "usd_per_million_tokens": _price(item, found),
+        "usd_per_million_tokens": prices[0] if prices else None,
+        "usd_per_million_tokens_range": list(prices[1:]) or None,
         "arguments": list(item.arguments),
         "session": _session(item),
         "pipeline": _pipeline(item),
@@ -111,12 +112,14 @@ def _range(item: Candidate) -> list[float] | None:
     return [round(item.fleet.tok_s * low, 1), round(item.fleet.tok_s * high, 1)]
 
 
-def _price(item: Candidate, found: Recommendation) -> float | None:
-    """Of a million output tokens, with all replicas at work."""
+def _prices(item: Candidate, found: Recommendation) -> tuple[float, ...]:
+    """USD for a million output tokens with all replicas at work: by the rate, and where that is
+    not measured by the ends of its range; empty where price or rate are not known."""
     price, rate = found.wanted.price, item.fleet.tok_s
     if price is None or not rate:
-        return None
-    return round(price * item.gpus / 3600 / rate * 1e6, 4)
+        return ()
+    rates = (rate, *reversed(_range(item) or ()))
+    return tuple(round(price * item.gpus / 3600 / each * 1e6, 4) for each in rates if each)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -164,8 +167,8 @@ def _row(item: Candidate, at: int) -> list[str]:
     rate = "" if speed is None else f"{item.fleet.tok_s:,.0f}"
     each = "" if speed is None else f"{item.fleet.tok_s / item.gpus:,.1f}"
     if speed is not None and speed.grade == "weak" and (between := _range(item)) is not None:
-        rate = f"{between[0]:,.0f}–{between[1]:,.0f}"
-        each = f"{between[0] / item.gpus:,.0f}–{between[1] / item.gpus:,.0f}"
+        rate = _between(*between)
+        each = _between(*(end / item.gpus for end in between))
     replicas = f"{item.fleet.replicas}"
     if item.fleet.replicas != item.fleet.needed:
         replicas = f"{item.fleet.needed} + {item.fleet.replicas - item.fleet.needed}"
@@ -182,6 +185,11 @@ def _row(item: Candidate, at: int) -> list[str]:
         each,
         f"{item.blast_radius:.0%}",
     ]
+
+
+def _between(low: float, high: float) -> str:
+    places = 0 if low >= 10 else 1
+    return f"{low:,.{places}f}–{high:,.{places}f}"
 
 
 def _ms(value: float | None) -> str:
@@ -223,14 +231,9 @@ def _traffic(item: Candidate) -> Iterator[tuple[str, str]]:
     if (long := item.session) is not None:
         yield "session", _said_of_session(long)
     if (stages := item.pipeline) is not None:
-        yield (
-            "stages",
-            (
-                f"{counted(stages.requests, 'request')} in each replica cannot fill {stages.stages}"
-                f" stages: {stages.idle} of them are idle at any time, and one pass of the requests"
-                f" wastes {stages.bubble:.0%} of the stages' time"
-            ),
-        )
+        said = f"{counted(stages.requests, 'request')} at a time in each replica: {stages.idle} of"
+        said += f" {stages.stages} stages are always idle, and one pass of the requests wastes"
+        yield "stages", f"{said} {stages.bubble:.0%} of the stages' time"
     if (shared := item.prefixes) is not None:
         said = f"{shared.aware:.0%} of the input was there before: a router that looks at prefixes"
         said += f" finds up to {shared.aware:.0%} of it in a cache"
@@ -245,7 +248,7 @@ def _traffic(item: Candidate) -> Iterator[tuple[str, str]]:
 def _said_of_session(long: Session) -> str:
     said = f"one of {long.tokens:,} tokens"
     if not long.fits:
-        return f"{said} does not run: {long.most:,} tokens are the most that one replica takes"
+        return f"{said} does not run: model and KV cache take {long.most:,} at most"
     said += f" takes {long.share:.0%} of a KV cache"
     if long.left is not None:
         said += f" and leaves room for {counted(long.left, 'request')} of the workload beside it"
@@ -261,8 +264,15 @@ def _product(item: Candidate, found: Recommendation) -> str:
         product += f" of {found.wanted.gpus:,}, and {found.wanted.gpus - item.gpus:,} are not used"
     if fleet.replicas != fleet.needed:
         product += f": {fleet.needed} for the target and {fleet.replicas - fleet.needed} to spare"
-    cost = _price(item, found)
     if found.wanted.price is not None:
         product += f"; {found.wanted.price * item.gpus:,.2f} USD an hour"
-        product += f", {cost:,.2f} USD for a million output tokens" if cost is not None else ""
+        product += _cost(item, _prices(item, found))
     return product
+
+
+def _cost(item: Candidate, prices: Sequence[float]) -> str:
+    if not prices:
+        return ""
+    weak = item.fleet.speed is not None and item.fleet.speed.grade == "weak"
+    shown = f"{prices[1]:,.2f} to {prices[2]:,.2f}" if weak else f"{prices[0]:,.2f}"
+    return f", {shown} USD for a million output tokens"
