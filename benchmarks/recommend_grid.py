@@ -157,7 +157,7 @@ def sample(count: int | None, seed: int) -> list[str]:
     return names if count is None else random.Random(seed).sample(names, count)
 
 
-def refused(path: Path) -> dict[Key, str]:
+def judged(path: Path) -> dict[Key, str]:
     """Verdicts of vLLM by model and layout."""
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return {
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=8)
     parser.add_argument("--oracle", type=Path)
     told = parser.parse_args()
-    verdicts = refused(told.oracle) if told.oracle else {}
+    verdicts = judged(told.oracle) if told.oracle else {}
     grid, counts, slowest = Grid(), Counter[str](), 0.0
     for model in sample(told.models, told.seed):
         for card in CARDS:
