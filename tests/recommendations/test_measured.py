@@ -45,4 +45,4 @@ def test_factor_is_the_geometric_mean() -> None:
     factor = scale(rows[:2], lambda row: told.get(row.tp))
     assert factor is not None
     assert math.isclose(1, factor)
-    assert scale(rows, lambda row: None) is None
+    assert scale(rows, lambda _row: None) is None

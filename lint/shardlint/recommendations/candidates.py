@@ -205,7 +205,7 @@ class _Search:
             shape=shape,
             estimate=made,
             fleet=fleet,
-            why=self._why(shape, made, fleet),
+            why=self._why(shape, made, fleet, settings),
             settings=settings,
             arguments=(
                 *(self.engine.arguments(layout, self.release) or ()),
@@ -280,7 +280,7 @@ class _Search:
             return "latency"
         return "fit" if self._least(first.estimate) else "throughput"
 
-    def _why(self, shape: Shape, made: Estimate, fleet: Fleet) -> str:
+    def _why(self, shape: Shape, made: Estimate, fleet: Fleet, settings: Mapping[str, Any]) -> str:
         if not fleet.affordable:
             return f"{fleet.replicas * made.gpus} GPUs are needed, {self.wanted.gpus} are there"
         if fleet.missed:
@@ -288,6 +288,8 @@ class _Search:
         said = []
         if made.verdict != "fits":
             said.append("it is doubtful whether it fits")
+        if settings:
+            said.append(f"fits only with requests of {settings['max_model_len']:,} tokens at most")
         if self._least(made):
             said.append("fewer GPUs do not hold the model")
         if shape.pp > 1:
