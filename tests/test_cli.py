@@ -915,6 +915,58 @@ def test_recommend_cannot_show_a_change_where_nothing_fits() -> None:
     assert "shardlint: recommend: no layout holds the model" == line
 
 
+def test_recommend_does_not_give_a_pod_more_gpus_than_a_node_has() -> None:
+    write("llm.yaml", SERVED.replace("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-405B-Instruct"))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", "--nodes", "2")
+    assert 16 == best(*asked)["gpus"]
+    assert "a replica of 16 GPUs cannot be written: it has 1 × 8 GPUs now" in failure(
+        *asked, "--diff"
+    )
+
+
+GROUPED = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: llm}
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.33.0
+          command: [sh, -c]
+          args: ["vllm serve meta-llama/Llama-3.1-405B-Instruct -tp 4 -pp 4 --nnodes 2
+            --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS"]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def test_recommend_keeps_the_pods_of_a_group() -> None:
+    """Two nodes stay two nodes: what changes is what runs on them."""
+    write("llm.yaml", GROUPED)
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", "--nodes", "2", *LOAD)
+    first = best(*asked, "--objective", "latency", "--concurrency", "8")
+    assert (8, 2, 16) == (first["layout"]["tp"], first["layout"]["pp"], first["gpus"])
+    patch = run(*asked, "--objective", "latency", "--concurrency", "8", "--diff").stdout
+    assert "-tp 8 -pp 2" in patch
+    assert "+            size" not in patch
+    small = ("--model", "Qwen/Qwen3-8B")
+    assert "cannot be written: it has 2 × 8 GPUs now" in failure(*asked, *small, "--diff")
+
+
+def test_recommend_shows_no_change_that_leads_to_an_error() -> None:
+    """The shorter context does not go with the batch that the file asks for."""
+    write("llm.yaml", SERVED.replace('"8"]', '"8", "--enable-expert-parallel"]'))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
+    result = run(*asked, "--diff")
+    if result.exit_code == 0:
+        assert '-        args: ["Qwen/Qwen3-32B"' in result.stdout
+        assert '"--enable-expert-parallel"' not in result.stdout.split("\n+")[-1]
+
+
 def test_recommend_of_several_plans_needs_the_name_of_one() -> None:
     write("a.yaml", SERVED)
     write("b.yaml", SERVED.replace("name: llm", "name: chat").replace("32B", "8B"))

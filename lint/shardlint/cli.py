@@ -653,10 +653,11 @@ def recommend(manifest: str | None, **given: Any) -> None:
         setup = _setup(config, given["gpu"], given["nodes"], online=online)
         try:
             change = _manifest(setup, manifest, plan) if manifest is not None else None
-            found = recommend(estimates.Estimator(setup), _wanted(setup, given, change))
+            wanted = _wanted(setup, given, change)
+            found = recommend(estimates.Estimator(setup), wanted)
             if diff and not found.found:
                 raise estimates.EstimateError("no layout holds the model")
-            shown = change.diff(found.found[0]) if diff and change else None
+            shown = change.diff(found.found[0], wanted.per_node) if diff and change else None
         except (estimates.EstimateError, MeasuredError) as error:
             raise Failure(f"recommend: {error}") from None
         if report == "json":
@@ -699,6 +700,8 @@ def _wanted(setup: Setup, given: dict[str, Any], change: PlannedChange | None) -
         raise Failure("recommend: --request-rate needs --osl, the output tokens of a request")
     if goals["target_tok_s"] is None and goals["request_rate"] is None:
         goals["target_tok_s"] = told.get("target_tok_s")
+    if goals["price"] is None and change is not None:
+        goals["price"] = change.plan.placement.price.only
     if goals["price"] is None and pool is not None:
         goals["price"] = pool.price
     return Wanted(

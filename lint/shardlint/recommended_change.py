@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from shardlint.estimates import EstimateError
 from shardlint.fixes import diff
 from shardlint.known import Known
+from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
 from shardlint.project import Project
 from shardlint.recommendations import Candidate
@@ -57,9 +59,9 @@ class PlannedChange:
         }
         return {key: value for key, value in found.items() if value is not None}
 
-    def change(self, item: Candidate) -> tuple[dict[str, int], tuple[Edit, ...]]:
+    def change(self, item: Candidate, per_node: int) -> tuple[dict[str, int], tuple[Edit, ...]]:
         """The fields that change, and their edits; EstimateError where one cannot be made."""
-        delta = self._delta(item)
+        delta = self._delta(item, per_node)
         edits: list[Edit] = []
         for name, value in delta.items():
             site = self.plan.sites.get(name)
@@ -69,9 +71,9 @@ class PlannedChange:
             edits.extend(made)
         return delta, tuple(edits)
 
-    def diff(self, item: Candidate) -> str:
+    def diff(self, item: Candidate, per_node: int) -> str:
         """The change as a unified diff, after it was read again. Raises EstimateError."""
-        delta, edits = self.change(item)
+        delta, edits = self.change(item, per_node)
         if not delta:
             return ""
         after = self.project
@@ -85,17 +87,48 @@ class PlannedChange:
         for name, value in delta.items():
             if again is None or _now(again, name) != value:
                 raise EstimateError(f"{name} {value} does not read back from what was written")
+        self._check(item, after, again)
         return diff(self.project, after, {edit.file for edit in edits})
 
-    def _delta(self, item: Candidate) -> dict[str, int]:
+    def _check(self, item: Candidate, after: Project, again: ServingPlan | None) -> None:
+        """The replica takes the GPUs that were counted, and no error is new."""
+        assert again is not None  # it was read back
+        engine, layout = after.setup.engine(again.engine), again.effective.world().only
+        assert engine is not None
+        gpus = engine.ranks(layout, None, None).gpus if layout is not None else None
+        if gpus != item.estimate.gpus:
+            there = "an unknown number of" if gpus is None else gpus
+            raise EstimateError(f"a replica would take {there} GPUs, not {item.estimate.gpus}")
+        for rule, message in (_errors(after) - _errors(self.project)).elements():
+            raise EstimateError(f"the change leads to {rule}: {message}")
+
+    def _delta(self, item: Candidate, per_node: int) -> dict[str, int]:
         plan, layout = self.plan, item.estimate.layout
         wanted: dict[str, Any] = {name: getattr(layout, name) for name in DEGREES}
-        if isinstance(plan.placement.gpus_per_pod.only, int) and layout.nnodes == 1:
-            wanted["gpus_per_pod"] = item.estimate.gpus
+        wanted |= self._pods(item.estimate.gpus, per_node)
         if "replicas" in plan.sites:
             wanted["replicas"] = item.fleet.replicas
         wanted |= item.settings
         return {name: value for name, value in wanted.items() if _now(plan, name) != value}
+
+    def _pods(self, gpus: int, per_node: int) -> dict[str, int]:
+        """GPUs of one pod of a replica; the number of pods is left alone."""
+        told, now = self.plan.placement.pods_per_group, self.plan.placement.gpus_per_pod.only
+        pods = 1 if told.is_unset else told.only
+        if pods == 1 and gpus <= per_node:
+            return {"gpus_per_pod": gpus} if isinstance(now, int) else {}
+        if pods is None or not isinstance(now, int) or pods * now != gpus:
+            there = "an unknown number of pods" if pods is None else f"{pods} × {now} GPUs"
+            raise EstimateError(
+                f"a replica of {gpus} GPUs cannot be written: it has {there} now,"
+                f" and a node has {per_node}"
+            )
+        return {}
+
+
+def _errors(project: Project) -> Counter[tuple[str, str]]:
+    found = lint(project).result.findings
+    return Counter((each.name, each.message) for each in found if each.severity == "error")
 
 
 def _now(plan: ServingPlan, name: str) -> Any:
