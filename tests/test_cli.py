@@ -630,6 +630,7 @@ spec:
   template:
     metadata: {labels: {app: llm}}
     spec:
+      hostIPC: true
       containers:
       - name: vllm
         image: vllm/vllm-openai:v0.33.0
@@ -958,13 +959,14 @@ def test_recommend_keeps_the_pods_of_a_group() -> None:
 
 
 def test_recommend_shows_no_change_that_leads_to_an_error() -> None:
-    """The shorter context does not go with the batch that the file asks for."""
-    write("llm.yaml", SERVED.replace('"8"]', '"8", "--enable-expert-parallel"]'))
+    """Two ranks share a /dev/shm that is too small for them; one has none to share."""
+    alone = SERVED.replace(', "--tensor-parallel-size", "8"', "").replace("gpu: 8", "gpu: 1")
+    write("llm.yaml", alone.replace("      hostIPC: true\n", ""))
     asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
-    result = run(*asked, "--diff")
-    if result.exit_code == 0:
-        assert '-        args: ["Qwen/Qwen3-32B"' in result.stdout
-        assert '"--enable-expert-parallel"' not in result.stdout.split("\n+")[-1]
+    assert best(*asked)["layout"]["tp"] > 1
+    assert "the change leads to shm-missing: " in failure(*asked, "--diff")
+    write("llm.yaml", alone)
+    assert "--tensor-parallel-size" in run(*asked, "--diff").stdout
 
 
 def test_recommend_of_several_plans_needs_the_name_of_one() -> None:

@@ -11,6 +11,7 @@ from shardlint.fixes import diff
 from shardlint.known import Known
 from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
+from shardlint.plugins import Finding
 from shardlint.project import Project
 from shardlint.recommendations import Candidate
 from shardlint.source import Edit, EditConflict, apply
@@ -99,8 +100,11 @@ class PlannedChange:
         if gpus != item.estimate.gpus:
             there = "an unknown number of" if gpus is None else gpus
             raise EstimateError(f"a replica would take {there} GPUs, not {item.estimate.gpus}")
-        for rule, message in (_errors(after) - _errors(self.project)).elements():
-            raise EstimateError(f"the change leads to {rule}: {message}")
+        had = Counter(error.name for error in _errors(self.project))
+        for error in _errors(after):
+            had[error.name] -= 1
+            if had[error.name] < 0:
+                raise EstimateError(f"the change leads to {error.name}: {error.message}")
 
     def _delta(self, item: Candidate, per_node: int) -> dict[str, int]:
         plan, layout = self.plan, item.estimate.layout
@@ -126,9 +130,8 @@ class PlannedChange:
         return {}
 
 
-def _errors(project: Project) -> Counter[tuple[str, str]]:
-    found = lint(project).result.findings
-    return Counter((each.name, each.message) for each in found if each.severity == "error")
+def _errors(project: Project) -> list[Finding]:
+    return [each for each in lint(project).result.findings if each.severity == "error"]
 
 
 def _now(plan: ServingPlan, name: str) -> Any:
