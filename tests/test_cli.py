@@ -889,6 +889,29 @@ def test_recommend_reads_the_question_from_a_manifest() -> None:
     assert math.isclose(10 * held, more, rel_tol=0.01)  # requests of 4,096 tokens, not 40,960
 
 
+def test_recommend_takes_a_release_from_those_that_a_manifest_can_mean() -> None:
+    write("llm.yaml", SERVED.replace("v0.33.0", "latest"))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
+    taken = [note for note in recommendation(*asked)["notes"] if "is taken for" in note]
+    assert re.fullmatch(r"vLLM [\d.]+ is taken for 0\.6\.0 to 0\.33\.0", taken[0])
+    stated = recommendation(*asked, "--engine-version", "0.33.0")["notes"]
+    assert not [note for note in stated if "is taken" in note]
+
+
+def test_recommend_takes_the_link_and_the_price_of_the_pool_of_a_manifest() -> None:
+    pool = '[[pool]]\ngpu = "H100-SXM-80GB:8"\nprice = 2\n'
+    write("llm.yaml", SERVED)
+    write("shardlint.toml", pool)
+    first = best("recommend", "llm.yaml", *LOAD)
+    assert first["usd_per_million_tokens"] is not None
+    write("shardlint.toml", pool + 'link = "pcie"\n')
+    two = next(
+        item for item in recommendation("recommend", "llm.yaml", *LOAD)["candidates"]
+        if item["layout"]["tp"] == 2
+    )  # fmt: skip
+    assert "not_modelled" == two["class"]
+
+
 def test_recommend_shows_the_change_of_a_manifest_and_writes_nothing(folder: Path) -> None:
     """The patch gives a manifest that needs no change."""
     write("llm.yaml", SERVED)

@@ -718,6 +718,7 @@ def _wanted(setup: Setup, given: dict[str, Any], change: PlannedChange | None) -
         measured=measured_of(_yaml(rows)) if rows is not None else (),
         session=goals["session"],
         prefix_share=told.get("prefix_share"),
+        said=change.said if change is not None and given["engine_version"] is None else (),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from shardlint.estimates import EstimateError
+from shardlint.estimates.lookups import Said, release_within
 from shardlint.fixes import diff
+from shardlint.hardware.option import LINKS
 from shardlint.known import Known
 from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
@@ -48,7 +51,7 @@ class PlannedChange:
         found = {
             "model": facts.id if facts is not None else name,
             "engine": plan.engine,
-            "engine_version": _release(plan),
+            "engine_version": self._release[0],
             "gpu": _card(plan),
             "quantization": _only(memory.quantization, "quantization"),
             "kv_cache_dtype": _only(memory.kv_cache_dtype, "the type of the KV cache"),
@@ -59,6 +62,19 @@ class PlannedChange:
             _share(plan): _only(memory.budget.share, "the share of memory"),
         }
         return {key: value for key, value in found.items() if value is not None}
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was taken for what the plan leaves open."""
+        return self._release[1]
+
+    @cached_property
+    def _release(self) -> tuple[str | None, Said]:
+        """One of those that are possible, as for the memory of a plan."""
+        engine, spans = self.project.setup.engine(self.plan.engine), self.plan.versions.values
+        if engine is None or not engine.releases() or not spans:
+            return None, ()
+        return release_within(engine.releases(), spans, engine.label)
 
     def change(self, item: Candidate, per_node: int) -> tuple[dict[str, int], tuple[Edit, ...]]:
         """The fields that change, and their edits; EstimateError where one cannot be made."""
@@ -153,15 +169,12 @@ def _only(fact: Known[Any], what: str) -> Any:
     return fact.only
 
 
-def _release(plan: ServingPlan) -> str | None:
-    """The newest that is possible."""
-    found = plan.versions.values
-    return found[-1].last if found else None
-
-
 def _card(plan: ServingPlan) -> str | None:
-    card = plan.placement.gpu.only
-    return card.name if card is not None else None
+    """With the link that is stated, where the card has another."""
+    card, link = plan.placement.gpu.only, plan.placement.link.only
+    if card is None:
+        return None
+    return card.name if link not in LINKS or link == card.link else f"{card.name},link={link}"
 
 
 def _share(plan: ServingPlan) -> str:

@@ -257,3 +257,10 @@ def test_pcie_in_place_of_nvlink_is_not_taken_for_it() -> None:
     assert "pcie" == ranked.estimate.device.link
     same = by_size(ask(gpu=f"{CARD}:8,link=nvlink"), tp=2).fleet
     assert by_size(ask(), tp=2).fleet == same
+
+
+def test_refusals_have_numbers_and_the_engine_s_own_words() -> None:
+    found = ask("Qwen/Qwen2.5-7B-Instruct")
+    (heads,) = [item.message for item in found.rejected if item.layout["tp"] == 8]
+    assert "28 attention heads do not suit 8; vLLM refuses to start ('must be divisible" in heads
+    assert all("{" not in item.message for item in found.rejected)

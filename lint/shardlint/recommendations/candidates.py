@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from shardlint.engine import Engine, refuses
 from shardlint.estimates import Asked, Estimate, EstimateError, Estimator
 from shardlint.plan import Constraint, Layout, Options, Releases
+from shardlint.plugins import filled
 from shardlint.recommendations.fleet import Fleet, Pace, fleet_of, low
 from shardlint.recommendations.layouts import Shape, shapes
 from shardlint.recommendations.measured import Measured, scale
@@ -305,6 +306,7 @@ class _Search:
         return made.gpus == self.least and any(gpus < made.gpus for gpus in self.too_small)
 
     def _notes(self, factor: float | None) -> Iterator[str]:
+        yield from self.wanted.said
         yield from self.said
         if not (self.wanted.asked.isl and self.wanted.asked.osl):
             yield "isl and osl are not stated: nothing is said of speed"
@@ -355,7 +357,13 @@ def _means(engine: Engine, layout: Layout, shape: Shape) -> bool:
 
 
 def _refused(engine: Engine, shape: Shape, found: Constraint) -> Rejected:
-    message = f"{found.subject}, {found.left:,} and {found.right:,}: {engine.label} refuses it"
+    """With the engine's own words where it has some."""
+    own = f" ('{found.refusal}')" if found.refusal else ""
+    if found.sentence is not None:
+        what = filled(found.sentence, found)
+    else:
+        what = f"{found.left:,} {found.subject} do not suit {found.right:,}"
+    message = f"{what}; {engine.label} {found.consequence}{own}"
     return Rejected(layout=layout_of(shape), rule=found.rule, message=message)
 
 

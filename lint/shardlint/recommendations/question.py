@@ -20,7 +20,8 @@ class Wanted:
     `target_tok_s` and `request_rate` (requests a second) are those of the fleet, `headroom` is the
     share of replicas that is added to what the target needs. `price` is that of one GPU for an
     hour. `session` are the tokens of a session that is far longer than the others, `prefix_share`
-    is the share of input tokens that an earlier request had too. Goals that are None are not set.
+    is the share of input tokens that an earlier request had too. `said` is what was taken for what
+    the question leaves open. Goals that are None are not set.
     """
 
     asked: Asked
@@ -36,6 +37,7 @@ class Wanted:
     measured: tuple[Measured, ...] = ()
     session: int | None = None
     prefix_share: float | None = None
+    said: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> int:
