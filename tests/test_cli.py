@@ -933,6 +933,17 @@ def test_recommend_shows_the_change_of_a_manifest_and_writes_nothing(folder: Pat
     assert "" == run(*asked, "--diff").stdout
 
 
+def test_recommend_shows_no_change_without_a_place_for_the_replicas() -> None:
+    """A script starts one engine: smaller ranks alone would leave GPUs idle."""
+    write("serve.sh", "vllm serve Qwen/Qwen3-8B -tp 4\n")
+    asked = ("recommend", "serve.sh", "--gpu", "H100-SXM-80GB:4", *LOAD)
+    assert best(*asked)["replicas"] > 1
+    assert "cannot be written: no place for it is known" in failure(*asked, "--diff")
+    one = ("--objective", "latency", "--concurrency", "1")
+    write("serve.sh", "vllm serve Qwen/Qwen3-8B -tp 2\n")
+    assert "+vllm serve Qwen/Qwen3-8B -tp 4" in run(*asked, *one, "--diff").stdout
+
+
 def test_recommend_cannot_show_a_change_where_nothing_fits() -> None:
     write("llm.yaml", SERVED.replace("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-405B-Instruct"))
     line = failure("recommend", "llm.yaml", "--gpu", "L4:1", "--diff")

@@ -690,35 +690,46 @@ def _wanted(setup: Setup, given: dict[str, Any], change: PlannedChange | None) -
     for name in ("isl", "osl", "concurrency"):
         stated.setdefault(name, told.get(name))
     asked = estimates.asked_of(stated)
-    pool = _pool(setup, asked.gpu)
-    node = setup.hardware.gpus_per_node.only or (pool.per_node if pool is not None else None)
-    if node is None and change is not None:
-        node = change.plan.placement.gpus_per_node.only
-    if node is None:
-        raise Failure("recommend: how many GPUs a node has is not known; write --gpu NAME:N")
     if goals["request_rate"] is not None and not asked.osl:
         raise Failure("recommend: --request-rate needs --osl, the output tokens of a request")
     if goals["target_tok_s"] is None and goals["request_rate"] is None:
         goals["target_tok_s"] = told.get("target_tok_s")
-    if goals["price"] is None and change is not None:
-        goals["price"] = change.plan.placement.price.only
-    if goals["price"] is None and pool is not None:
-        goals["price"] = pool.price
+    per_node, there, price = _there(setup, asked.gpu, change)
+    if per_node is None:
+        raise Failure("recommend: how many GPUs a node has is not known; write --gpu NAME:N")
     return Wanted(
         asked=asked,
-        per_node=node,
-        nodes=nodes or setup.settings.hardware.nodes or (pool.nodes if pool else None) or 1,
+        per_node=per_node,
+        nodes=nodes or there or 1,
         target_tok_s=goals["target_tok_s"],
         request_rate=goals["request_rate"],
         ttft_ms=goals["ttft"] or told.get("ttft_ms"),
         tpot_ms=goals["tpot"] or told.get("tpot_ms"),
         headroom=goals["headroom"],
         objective=goals["objective"],
-        price=goals["price"],
+        price=price if goals["price"] is None else goals["price"],
         measured=measured_of(_yaml(rows)) if rows is not None else (),
         session=goals["session"],
         prefix_share=told.get("prefix_share"),
         said=change.said if change is not None and given["engine_version"] is None else (),
+    )
+
+
+def _there(
+    setup: Setup, gpu: str | None, change: PlannedChange | None
+) -> tuple[int | None, int | None, float | None]:
+    """GPUs of a node, nodes, and the price of a GPU: of the plan, where it is known of it, else by
+    the command line over the pool over the configuration."""
+    pool, told = _pool(setup, gpu), setup.hardware
+    place = change.plan.placement if change is not None else None
+    price = pool.price if pool is not None else None
+    return (
+        (place and place.gpus_per_node.only)
+        or setup.asked.gpus_per_node.only
+        or (pool and pool.per_node)
+        or told.gpus_per_node.only,
+        (place and place.nodes.only) or (pool and pool.nodes) or told.nodes.only,
+        place.price.only if place is not None and place.price.is_known else price,
     )
 
 

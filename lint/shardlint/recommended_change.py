@@ -126,8 +126,7 @@ class PlannedChange:
         plan, layout = self.plan, item.estimate.layout
         wanted: dict[str, Any] = {name: getattr(layout, name) for name in DEGREES}
         wanted |= self._pods(item.estimate.gpus, per_node)
-        if "replicas" in plan.sites:
-            wanted["replicas"] = item.fleet.replicas
+        wanted["replicas"] = item.fleet.replicas
         wanted |= item.settings
         return {name: value for name, value in wanted.items() if _now(plan, name) != value}
 
