@@ -137,10 +137,10 @@ class PlannedChange:
         if pods == 1 and gpus <= per_node:
             return {"gpus_per_pod": gpus} if isinstance(now, int) else {}
         if pods is None or not isinstance(now, int) or pods * now != gpus:
-            there = "an unknown number of pods" if pods is None else f"{pods} × {now} GPUs"
+            known = pods is not None and isinstance(now, int)
+            there = f"it has {pods} × {now} GPUs now" if known else "its pods are not known"
             raise EstimateError(
-                f"a replica of {gpus} GPUs cannot be written: it has {there} now,"
-                f" and a node has {per_node}"
+                f"a replica of {gpus} GPUs cannot be written: {there}, and a node has {per_node}"
             )
         return {}
 

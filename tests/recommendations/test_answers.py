@@ -264,3 +264,21 @@ def test_refusals_have_numbers_and_the_engine_s_own_words() -> None:
     (heads,) = [item.message for item in found.rejected if item.layout["tp"] == 8]
     assert "28 attention heads do not suit 8; vLLM refuses to start ('must be divisible" in heads
     assert all("{" not in item.message for item in found.rejected)
+
+
+def test_what_was_measured_runs_whatever_the_estimate_says() -> None:
+    """70B in 16 bits on one card: someone must have cut it otherwise."""
+    found = ask(LARGE, measured=[{"tp": 1, "output_tok_s": 100}])
+    item = by_size(found)
+    assert "does_not_fit" == item.estimate.verdict
+    assert "it was measured, though by the estimate" in item.why
+    assert 8 == item.fleet.replicas
+    assert 800 == item.fleet.tok_s
+
+
+def test_measurements_of_layouts_that_cannot_be_had_are_told() -> None:
+    rows = [{"tp": 3, "output_tok_s": 100}, {"tp": 2, "output_tok_s": 400}]
+    notes = ask(measured=rows).notes
+    assert "1 of 2 measurements are of layouts that cannot be had here" in notes
+    assert any(note.startswith("speeds are ×") for note in notes)
+    assert any("others are not scaled" in note for note in ask(measured=rows, isl=None).notes)

@@ -6,7 +6,7 @@ sized as a fleet and ranked by the objective among those that reach the goals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -135,7 +135,7 @@ class _Search:
             wall=self._wall(ranked),
             found=tuple(ranked[:SHOWN]),
             rejected=tuple(self.rejected),
-            notes=tuple(self._notes(factor)),
+            notes=tuple(self._notes(factor, [shape for shape, _ in sized])),
         )
 
     # ------------------------------------------------------------------------------- layouts
@@ -163,10 +163,14 @@ class _Search:
             self.too_small.add(shape.gpus)
             shorter = self._shorter(asked) if asked.max_model_len is None else None
             made = shorter or made
-        if made.verdict == "fits" or (made.verdict == "tight" and made.fits):
+        runs = made.verdict == "fits" or (made.verdict == "tight" and made.fits)
+        if runs or self._measured(shape):
             return shape, made
         self.rejected.append(_too_small(shape, made))
         return None
+
+    def _measured(self, shape: Shape) -> list[Measured]:
+        return [row for row in self.wanted.measured if _same(row, shape)]
 
     def _as_asked(self, made: Estimate) -> bool:
         """It surely fits, and not only with a shorter context."""
@@ -196,8 +200,7 @@ class _Search:
         return scale(self.wanted.measured, told)
 
     def _candidate(self, shape: Shape, made: Estimate, factor: float | None) -> Candidate:
-        rows = [row for row in self.wanted.measured if _same(row, shape)]
-        pace = Pace(made, rows, 1.0 if factor is None else factor)
+        pace = Pace(made, self._measured(shape), 1.0 if factor is None else factor)
         fleet = fleet_of(pace, self.wanted)
         length = made.asked.max_model_len if made.asked is not None else None
         settings = {} if length == self.wanted.asked.max_model_len else {"max_model_len": length}
@@ -255,7 +258,8 @@ class _Search:
 
     def _status(self, item: Candidate) -> tuple[bool, ...]:
         fleet = item.fleet
-        tight = item.estimate.verdict != "fits"
+        ran = fleet.speed is not None and fleet.speed.yours
+        tight = item.estimate.verdict != "fits" and not ran
         return (not fleet.affordable, not fleet.reaches, tight, bool(item.settings))
 
     def _order(self, item: Candidate) -> tuple[Any, ...]:
@@ -288,7 +292,9 @@ class _Search:
             return fleet.missed
         said = []
         if made.verdict != "fits":
-            said.append("it is doubtful whether it fits")
+            yours = fleet.speed is not None and fleet.speed.yours
+            doubt = "it was measured, though by the estimate it hardly fits or does not"
+            said.append(doubt if yours else "it is doubtful whether it fits")
         if settings:
             said.append(f"fits only with requests of {settings['max_model_len']:,} tokens at most")
         if self._least(made):
@@ -305,14 +311,17 @@ class _Search:
         """The smallest replica that holds the model, where a smaller one was tried."""
         return made.gpus == self.least and any(gpus < made.gpus for gpus in self.too_small)
 
-    def _notes(self, factor: float | None) -> Iterator[str]:
+    def _notes(self, factor: float | None, there: Sequence[Shape]) -> Iterator[str]:
         yield from self.wanted.said
         yield from self.said
         if not (self.wanted.asked.isl and self.wanted.asked.osl):
             yield "isl and osl are not stated: nothing is said of speed"
-        if self.wanted.measured and factor is None:
-            yield "no measured layout is among those that fit, or its speed is not modelled"
-        elif factor is not None:
+        rows = self.wanted.measured
+        if lost := [row for row in rows if not any(_same(row, shape) for shape in there)]:
+            yield f"{len(lost)} of {len(rows)} measurements are of layouts that cannot be had here"
+        if factor is None and len(lost) < len(rows):
+            yield "nothing is told of the speed of what was measured: others are not scaled by it"
+        if factor is not None:
             yield f"speeds are × {factor:.2f}, by what was measured"
         if any(row.one_warm_worker for row in self.wanted.measured):
             yield (
