@@ -268,12 +268,12 @@ def test_refusals_have_numbers_and_the_engine_s_own_words() -> None:
 
 def test_what_was_measured_runs_whatever_the_estimate_says() -> None:
     """70B in 16 bits on one card: someone must have cut it otherwise."""
-    found = ask(LARGE, measured=[{"tp": 1, "output_tok_s": 100}])
+    found = ask(LARGE, measured=[{"tp": 1, "output_tok_s": 900}])
     item = by_size(found)
     assert "does_not_fit" == item.estimate.verdict
     assert "it was measured, though by the estimate" in item.why
     assert 8 == item.fleet.replicas
-    assert 800 == item.fleet.tok_s
+    assert 7200 == item.fleet.tok_s
 
 
 def test_measurements_of_layouts_that_cannot_be_had_are_told() -> None:
