@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import pytest
-from recommendations.asking import CARD, EXPERTS, HUGE, LARGE, ask, by_size, layouts, wanted
+from recommendations.asking import CARD, EXPERTS, HUGE, LARGE, ask, by_size, layouts, real, wanted
 from shardlint.estimates import EstimateError
-from shardlint.recommendations import Recommendation
+from shardlint.recommendations import Recommendation, recommend
+from shardlint.recommendations.fleet import Pace
 
 MEASURED = [
     {"tp": 2, "output_tok_s": 400, "tpot_ms": 40},
@@ -187,15 +188,22 @@ def test_goal_that_nothing_reaches_is_the_wall(goal: dict[str, float]) -> None:
     assert not any(item.fleet.reaches for item in found.found)
 
 
-def test_users_of_a_target_are_spread_over_the_fewest_replicas() -> None:
-    """With one replica less, the target is missed."""
-    item = by_size(ask(nodes=64, concurrency=3000, target_tok_s=6000, headroom=0), tp=4)
-    speed = item.fleet.speed
-    assert speed is not None
-    assert item.fleet.tok_s >= 6000
-    assert item.fleet.needed == item.fleet.replicas
-    less = ask(nodes=64, concurrency=3000, target_tok_s=item.fleet.tok_s * 0.9, headroom=0)
-    assert by_size(less, tp=4).fleet.needed <= item.fleet.needed
+@pytest.mark.parametrize(("users", "target"), [(300, 6000), (3000, 6000), (3000, 60_000)])
+def test_users_of_a_target_are_spread_over_the_fewest_replicas(users: int, target: float) -> None:
+    """All fewer ones are too slow, or do not hold the users."""
+    told = wanted(nodes=64, concurrency=users, target_tok_s=target, headroom=0, tpot_ms=90)
+    item = by_size(recommend(real(), told), tp=4)
+    pace = Pace(item.estimate, (), 1.0)
+    most = pace.most()
+    assert most is not None
+
+    def enough(replicas: int) -> bool:
+        speed = pace.at(math.ceil(users / replicas))
+        assert speed is not None
+        fits = math.ceil(users / replicas) <= most
+        return fits and (speed.tpot_ms or 0) <= 90 and replicas * speed.tok_s >= target
+
+    assert item.fleet.needed == next(n for n in range(1, users + 1) if enough(n))
 
 
 def test_few_users_cannot_reach_a_high_target() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -182,22 +183,19 @@ def _for_target(pace: Pace, wanted: Wanted, room: int, target: float) -> Fleet:
 
 def _for_users(pace: Pace, wanted: Wanted, room: int, target: float, users: int) -> Fleet:
     """The fewest replicas over which the users get the target within the goals."""
-    needed, most = 1, min(users, MOST_REPLICAS)
-    while True:
-        each = -(-users // needed)
-        speed = pace.at(each)
-        if speed is None or not speed.tok_s:
-            return _unknown(pace, wanted, room)
-        last = most if each == 1 else min(most, (users - 1) // (each - 1))  # with so many each
-        enough = max(needed, math.ceil(target / speed.tok_s - SHARP))
-        fast = not (_missed(speed, wanted) or _waiting(pace, speed, users, needed))
-        if fast and enough <= last:
-            needed = enough
-            break
-        if last == most:
-            needed = most
-            break
-        needed = last + 1
+
+    def enough(replicas: int) -> bool:
+        speed = pace.at(-(-users // replicas))
+        if speed is None or replicas * speed.tok_s < target - SHARP:
+            return False
+        return not (_missed(speed, wanted) or _waiting(pace, speed, users, replicas))
+
+    # more replicas have fewer requests each, so that halving finds the fewest
+    most = min(users, MOST_REPLICAS)
+    needed = 1 + bisect_left(range(1, most + 1), True, hi=most - 1, key=enough)
+    speed = pace.at(-(-users // needed))
+    if speed is None or not speed.tok_s:
+        return _unknown(pace, wanted, room)
     short = needed * speed.tok_s < target - SHARP
     waits = (
         f"{users} users get {needed * speed.tok_s:,.0f} tokens a second at most" if short else ""

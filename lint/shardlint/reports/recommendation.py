@@ -103,13 +103,18 @@ def _rejected(item: Rejected) -> dict[str, Any]:
     return {"layout": dict(item.layout), "rule": item.rule, "message": item.message}
 
 
-def _range(item: Candidate) -> list[float] | None:
+def _ends(item: Candidate) -> tuple[float, float] | None:
     """Tokens a second of the fleet between which nine of ten are."""
     speed = item.fleet.speed
     if speed is None or speed.yours:
         return None
     low, high = table()["error"][speed.grade]["range"]
-    return [round(item.fleet.tok_s * low, 1), round(item.fleet.tok_s * high, 1)]
+    return item.fleet.tok_s * low, item.fleet.tok_s * high
+
+
+def _range(item: Candidate) -> list[float] | None:
+    ends = _ends(item)
+    return None if ends is None else [round(end, 1) for end in ends]
 
 
 def _prices(item: Candidate, found: Recommendation) -> tuple[float, ...]:
@@ -118,8 +123,8 @@ def _prices(item: Candidate, found: Recommendation) -> tuple[float, ...]:
     price, rate = found.wanted.price, item.fleet.tok_s
     if price is None or not rate:
         return ()
-    rates = (rate, *reversed(_range(item) or ()))
-    return tuple(round(price * item.gpus / 3600 / each * 1e6, 4) for each in rates if each)
+    rates = (rate, *reversed(_ends(item) or ()))
+    return tuple(round(price * item.gpus / 3600 / each * 1e6, 4) for each in rates)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -166,7 +171,7 @@ def _row(item: Candidate, at: int) -> list[str]:
     requests = made.made.concurrency
     rate = "" if speed is None else f"{item.fleet.tok_s:,.0f}"
     each = "" if speed is None else f"{item.fleet.tok_s / item.gpus:,.1f}"
-    if speed is not None and speed.grade == "weak" and (between := _range(item)) is not None:
+    if speed is not None and speed.grade == "weak" and (between := _ends(item)) is not None:
         rate = _between(*between)
         each = _between(*(end / item.gpus for end in between))
     replicas = f"{item.fleet.replicas}"
