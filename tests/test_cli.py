@@ -554,6 +554,18 @@ def test_estimate_that_does_not_fit_is_an_answer_too() -> None:
     assert "GiB may be used" in " ".join(result.stdout.split())
 
 
+@pytest.mark.usefixtures("tiny")
+def test_estimate_takes_the_whole_card_of_the_configuration() -> None:
+    """Its memory and link, too, as the option of the command line says them."""
+    write("c.toml", '[hardware]\ngpu = "H1000:8,mem=32GiB"\nlink = "pcie"\n')
+    asked = ("estimate", "--model", "acme/tiny-1b", "--config", "c.toml", "--format", "json")
+    document = json.loads(run(*asked).stdout)
+    assert math.isclose(32, sum(document["breakdown"].values()), abs_tol=1e-3)
+    write("c.toml", '[hardware]\ngpu = "H100-SXM-80GB"\nlink = "pcie"\n')
+    two = json.loads(run(*asked, "--tp", "2", *LOAD).stdout)
+    assert "not_modelled" == two["class"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
