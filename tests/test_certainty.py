@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import check
+from harness import check, project
 
 HEADS = "vllm serve Qwen/Qwen2.5-7B-Instruct"
 
@@ -243,3 +243,57 @@ def test_servers_that_run_beside_each_other_are_plans_of_their_own() -> None:
     assert 1 == check(started(one.removesuffix("&"), other), "pod.yaml").plans
     branch = f"if [ -f /x ]; then {one} else {other}; fi"
     assert 1 == check(started(branch), "pod.yaml").plans
+
+
+def test_ray_in_a_pod_by_itself_has_the_gpus_of_that_pod() -> None:
+    text = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.11.0
+        args: [Qwen/Qwen3-32B, --tensor-parallel-size=4, --distributed-executor-backend=ray]
+        resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+    assert ["warning"] == severities(text, "gpu-count-short", "d.yaml")
+    assert [] == severities(text, "tp-cross-node", "d.yaml")
+    joined = text.replace(
+        "resources:", "env: [{name: RAY_ADDRESS, value: a:1}]\n        resources:"
+    )
+    assert [] == severities(joined, "gpu-count-short", "d.yaml")
+
+
+def test_an_option_of_which_every_mention_counts_is_not_redundant() -> None:
+    script = f"{HEADS} --middleware a.Auth --middleware b.Log --max-num-seqs 8 --max-num-seqs 9\n"
+    found = [item for item in check(script).findings if item.name == "flag-redundant"]
+    assert ["--max-num-seqs"] == [script[f.span.start : f.span.end] for f in found]
+
+
+PERHAPS = """\
+services:
+  v:
+    image: vllm/vllm-openai:v0.11.0
+    entrypoint: [bash, -c]
+    command: ['exec vllm serve %s Qwen/Qwen3-8B --tensor-parallel-size 2']
+"""
+
+
+def test_what_a_variable_may_add_is_not_known_and_the_rest_is() -> None:
+    words = "${EAGER:+--enforce-eager} ${LEN:+--max-model-len $LEN}"
+    (plan,) = project(PERHAPS % words, "compose.yaml").plans
+    assert (2, 1) == (plan.effective.tp.only, plan.effective.pp.only)
+    for fact in (plan.memory.enforce_eager, plan.memory.max_model_len):
+        assert not (fact.is_known or fact.is_unset)
+    assert plan.open_ended is None
+
+
+@pytest.mark.parametrize(
+    "word", ["${MORE:+$MORE}", "${MORE:+--max-model-len $@}", "${MORE:+--no-such-option}"]
+)
+def test_what_may_be_any_option_leaves_all_of_them_open(word: str) -> None:
+    (plan,) = project(PERHAPS % word, "compose.yaml").plans
+    assert not plan.effective.pp.is_known

@@ -1418,3 +1418,82 @@ def test_output_that_cannot_be_encoded_is_escaped(folder: Path) -> None:
     )
     assert (1, b"") == (done.returncode, done.stderr)
     assert b"TP 8 \\u2192 TP 4 \\xd7 DP 2" in done.stdout
+
+
+# ---------------------------------------------------------------------------------- recommend
+
+
+def recommended(*arguments: str) -> dict[str, Any]:
+    result = run("recommend", "--format", "json", *arguments)
+    assert 0 == result.exit_code, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+MEASURED_ROWS = "- {tp: 2, output_tok_s: 400}\n- {tp: 4, output_tok_s: 550}\n"
+
+
+def test_recommend_counts_replicas_by_what_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "measured.yaml").write_text(MEASURED_ROWS, encoding="utf-8")
+    found = recommended(
+        "--model", "Qwen/Qwen3-32B", "--gpu", "H100-SXM-80GB:8", "--nodes", "2",
+        "--engine-version", "0.33.0", "--isl", "2000", "--osl", "500", "--target-tok-s", "2000",
+        "--tpot", "50", "--headroom", "0.2", "--price", "2", "--measured",
+        str(tmp_path / "measured.yaml"),
+    )  # fmt: skip
+    first, second = found["candidates"][:2]
+    assert (2, 5, 6, 12) == (
+        first["layout"]["tp"], first["needed"], first["replicas"], first["gpus"]
+    )  # fmt: skip
+    assert (200.0, 137.5) == (first["output_tok_s_per_gpu"], second["output_tok_s_per_gpu"])
+    assert first["usd_per_million_tokens"] > 0
+
+
+def test_recommend_ranks_by_the_objective_and_names_goals() -> None:
+    asked = ("--model", "Qwen/Qwen3-32B", "--gpu", "H100-SXM-80GB:8", "--isl", "2000", "--osl",
+             "500", "--engine-version", "0.33.0")  # fmt: skip
+    slow = recommended(*asked, "--concurrency", "64")
+    fast = recommended(*asked, "--concurrency", "64", "--objective", "latency")
+    assert fast["candidates"][0]["tpot_ms"] <= slow["candidates"][0]["tpot_ms"]
+    late = recommended(*asked, "--request-rate", "4", "--ttft", "0.001")
+    assert not any(item["reaches_goals"] for item in late["candidates"])
+
+
+def test_recommend_changes_a_manifest(folder: Path) -> None:
+    (folder / "d.yaml").write_text(MANIFEST_OF_ONE, encoding="utf-8")
+    shown = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--diff").stdout
+    assert '-        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "8"]' in shown
+    assert '+        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "1"]' in shown
+    named = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--plan", "nobody")
+    assert 2 == named.exit_code
+    assert "no plan 'nobody' was read" in named.stderr
+
+
+MANIFEST_OF_ONE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat}
+spec:
+  replicas: 1
+  template:
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "8"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--model", "Qwen/Qwen3-8B"), "how many GPUs a node has is not known"),
+        (("--gpu", "H100-SXM-80GB:8"), "model is not stated"),
+        (("--model", "Qwen/Qwen3-8B", "--gpu", "H100-SXM-80GB:8", "--measured", "none.yaml"),
+         "none.yaml"),
+        (("nowhere.yaml", "--gpu", "H100-SXM-80GB:8"), "no such file"),
+    ],
+)  # fmt: skip
+def test_recommend_says_what_is_missing(arguments: tuple[str, ...], says: str) -> None:
+    assert says in failure("recommend", *arguments)

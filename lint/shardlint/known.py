@@ -209,6 +209,7 @@ class Text:
     definition: Origin | None = None
     assumes: frozenset[str] = frozenset()
     many: bool = False
+    perhaps: tuple[str, ...] = ()
 
     @classmethod
     def unknown(

@@ -69,7 +69,9 @@ class GpuCountShort(ConstraintRule):
 
     def check(self, world: World) -> Iterator[Found]:
         """A group of pods that has too few GPUs in all is told of as a whole."""
-        return iter(()) if short_group(world) is not None else super().check(world)
+        if short_group(world) is None:
+            yield from super().check(world)
+            yield from _of_one_pod(world)
 
     def check_plan(self, world: World) -> Iterator[Found]:
         """One replica and the whole of the cluster that Ray finds places in."""
@@ -113,6 +115,26 @@ class GpuCountShort(ConstraintRule):
             product=product(world), left=constraint.left, says=says(world, constraint),
             gpus="GPU" if constraint.left == 1 else "GPUs", given=f"{given} {constraint.right}",
         )  # fmt: skip
+
+
+def _of_one_pod(world: World) -> Iterator[Found]:
+    """Ranks that Ray places, where no other pod is seen to join its cluster."""
+    placement, ranks, devices = world.plan.placement, world.ranks, world.devices
+    ray = world.layout.executor == "ray" and placement.joined is None
+    alone = placement.scheduled and placement.pods_per_group.only == 1
+    if not (ray and alone) or placement.capacity.is_known or ranks is None or devices is None:
+        return
+    if ranks.gpus_per_pod is None and ranks.world_size > devices:
+        gpus = "GPU" if devices == 1 else "GPUs"
+        yield Found(
+            message=(
+                f"{product(world)} needs {ranks.world_size} GPUs, and Ray finds the {devices}"
+                f" {gpus} of this pod: nothing here joins it to other pods"
+            ),
+            at=world.origin("placement.gpus_per_pod", "layout.tp"),
+            severity="warning",
+            help=f"{ranks.world_size} GPUs, or pods that join one Ray cluster",
+        )
 
 
 def short_group(world: World) -> int | None:

@@ -73,15 +73,17 @@ class StartupBudgetShort(Rule):
         assert world.model is not None
         size = _least_bytes(world.model)
         needed = size // BYTES_PER_SECOND + REST_SECONDS
-        if probe == "livenessProbe" and size > LARGE_BYTES:
-            needed = max(needed, LEAST_SECONDS)
+        weights = f"{size / 1e9:,.0f} GB of weights"
+        said = f"at 0.5 GB/s the {weights} and a warm-up take {needed} s"
+        if probe == "livenessProbe" and size > LARGE_BYTES and needed < LEAST_SECONDS:
+            needed = LEAST_SECONDS
+            said = (
+                f"without a startup probe, {size / 1e9:,.0f} GB of weights should have {needed} s"
+            )
         if seconds * MARGIN >= needed:
             return
         yield Found(
-            message=(
-                f"{probe} ends the container after {seconds} s; at 0.5 GB/s the"
-                f" {size / 1e9:,.0f} GB of weights and a warm-up take {needed} s"
-            ),
+            message=(f"{probe} ends the container after {seconds} s; {said}"),
             at=world.origin("placement.startup_seconds"),
             help=f"a startupProbe with periodSeconds: 10, failureThreshold: {-(-needed // 10)}",
         )

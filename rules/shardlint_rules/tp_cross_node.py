@@ -64,7 +64,16 @@ class TpCrossNode(LayoutRule):
 def spanned(world: World) -> int:
     """Nodes that one tensor parallel group touches, 1 where that is not known."""
     assert world.ranks is not None
+    if in_one_pod(world):
+        return 1
     return world.engine.group_nodes(world.layout, world.ranks, per_node(world)) or 1
+
+
+def in_one_pod(world: World) -> bool:
+    """Ray is asked for in a pod that nothing joins with others: its cluster is that pod."""
+    placement = world.plan.placement
+    alone = placement.joined is None and not placement.capacity.is_known and placement.scheduled
+    return world.layout.executor == "ray" and alone and placement.pods_per_group.only == 1
 
 
 def needed(world: World) -> int:

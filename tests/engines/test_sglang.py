@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from engines.commands import launch
+from harness import check
 from shardlint.engine import refuses
 from shardlint.engines.sglang import SGLang
 from shardlint.known import Known
@@ -403,3 +404,11 @@ def test_names_of_options_follow_the_release() -> None:
     assert ENGINE.flag_name("attention_dp", releases=before) is None
     assert "--attn-dp-size" == ENGINE.flag_name("attention_dp", releases=since)
     assert ENGINE.flag_name("dp_local") is None
+
+
+def test_what_another_launcher_takes_out_is_not_refused() -> None:
+    words = "--model-path org/m --disaggregation-mode encode --load-format gms --no-such 1"
+    own = check(f"python3 -m sglang.launch_server {words}\n")
+    assert {"flag-unknown", "flag-conflict"} <= {item.name for item in own.findings}
+    other = check(f"python3 -m dynamo.sglang {words}\n")
+    assert not {"flag-unknown", "flag-conflict"} & {item.name for item in other.findings}

@@ -949,3 +949,11 @@ def test_a_release_in_the_name_of_an_image(image: str, tag: str | None) -> None:
     whole = f"us-docker.pkg.dev/deeplearning-platform-release/gcr.io/{image}"
     assert tag == (tag_of(whole) or release_in_name(whole))
     assert release_in_name(f"example.com/{image}") is None
+
+
+def test_a_text_whose_lines_are_filled_in_is_skipped() -> None:
+    text = "apiVersion: v1\nkind: Pod\nspec:\n${IMAGE_PULL_SECRETS_BLOCK}\n  containers: []\n"
+    found = reading.project(text + "# vllm nvidia.com/gpu\n", "t.yaml")
+    assert [("t.yaml", "a template")] == list(found.skipped)
+    broken = text.replace("${IMAGE_PULL_SECRETS_BLOCK}", "oops")
+    assert reading.project(broken, "t.yaml").problems

@@ -89,12 +89,19 @@ def test_nginx(method: str, policy: str, explicit: bool, awareness: set[str]) ->
 @pytest.mark.parametrize("method", ["", "least_conn;", "random;", "hash $request_uri;"])
 def test_nginx_is_given_a_hash_of_a_session(method: str) -> None:
     text = NGINX.replace("METHOD", method)
-    rule = "routing-load-only" if method == "least_conn;" else "routing-blind"
-    after, word = fixed(text, "nginx.conf", rule)
+    rules = {"least_conn;": "routing-load-only", "hash $request_uri;": "session-key-missing"}
+    after, word = fixed(text, "nginx.conf", rules.get(method, "routing-blind"))
     assert word == "session-hash"
     assert "        hash $http_x_session_id consistent;\n" in after
     assert method == "" or method not in after
     accepted_by_nginx(after)
+
+
+def test_a_hash_of_the_path_sends_all_requests_to_one_server() -> None:
+    text = NGINX.replace("METHOD", "hash $request_uri;")
+    (finding,) = lint(Project.of_texts(setup(workload=CHAT), {"nginx.conf": text})).result.findings
+    assert ("session-key-missing", "warning") == (finding.name, finding.severity)
+    assert "one server gets them all" in finding.message
 
 
 def test_nginx_gets_a_zone_and_a_short_timeout() -> None:

@@ -65,3 +65,20 @@ def test_shares_of_a_card_are_no_cards() -> None:
     texts = {"a.yaml": shared, "b.yaml": pod("b", "1", "1", L4)}
     found = rows(Project.of_texts(setup(), texts))
     assert [("L4", 1), ("L4, shares", 2)] == [(row.card, row.least) for row in found]
+
+
+def test_alternatives_of_one_container_take_its_gpus_once() -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: either}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.11.0
+    command: [bash, -c]
+    args: ['if [ "$BIG" ]; then vllm serve org/m -tp 4; else vllm serve org/m -tp 2; fi']
+    resources: {limits: {nvidia.com/gpu: 4}}
+"""
+    (row,) = rows(Project.of_texts(setup(), {"pod.yaml": text}))
+    assert (2, 4, 4) == (row.plans, row.least, row.most)

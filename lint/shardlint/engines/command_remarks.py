@@ -38,9 +38,15 @@ def _abbreviated(view: FlagView, parsed: ParsedWords) -> Iterator[Remark]:
         )  # fmt: skip
 
 
+ADDING_UP = frozenset({"--middleware"})
+"""Options of which every mention counts (vllm/entrypoints, cli_args.py: the action "append")."""
+
+
 def _redundant(parsed: ParsedWords) -> Iterator[Remark]:
     """An option that is given again further on: the last one counts."""
     for name in dict.fromkeys(flag.flag for flag in parsed.flags if flag.flag):
+        if name in ADDING_UP:
+            continue
         same = [flag for flag in parsed.flags if flag.flag == name and flag.dotted is None]
         for flag in same[:-1]:
             last = same[-1]

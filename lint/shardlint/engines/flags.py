@@ -11,9 +11,11 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardlint.known import Case, Known, Text
@@ -595,7 +597,8 @@ class ParsedWords:
     """Options and positional words.
 
     `open_ended` says why any number of further words may stand behind the first `open_at` options:
-    those may be overridden. `elsewhere` says why an option that is absent here may yet be set.
+    those may be overridden. `elsewhere` says why an option that is absent here may yet be set,
+    `perhaps` why those of these names may be.
     """
 
     flags: tuple[Flag, ...]
@@ -603,6 +606,7 @@ class ParsedWords:
     open_ended: str | None = None
     open_at: int = 0
     elsewhere: str | None = None
+    perhaps: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def last(self, *names: str) -> Flag | None:
         """The option that counts: the last one of these names."""
@@ -616,11 +620,15 @@ class ParsedWords:
 
     def read(self, name: str, convert: Callable[[str], T]) -> Known[T]:
         """The value of an option; unset without it, unknown if it is not of the type."""
+        if name in self.perhaps:
+            return Known.unknown(self.perhaps[name])
         flag = self.last(name)
         return self._sealed(converted(flag, convert), flag)
 
     def switched(self, name: str) -> Known[bool]:
         """Whether an on/off option is on; unset without it."""
+        if name in self.perhaps:
+            return Known.unknown(self.perhaps[name])
         flag = self.last(name)
         return self._sealed(switch(flag), flag)
 
@@ -641,6 +649,7 @@ class _Parser:
         self.positionals: list[Text] = []
         self.open_ended: str | None = None
         self.open_at = 0
+        self.perhaps: dict[str, str] = {}
 
     def run(self) -> ParsedWords:
         while self.at < len(self.words):
@@ -651,14 +660,26 @@ class _Parser:
                 break
             if word.value is not None and self.is_option(word.value):
                 self.flags.append(self.option(word, word.value))
+            elif word.perhaps and (names := self.named(word.perhaps)):
+                self.perhaps |= dict.fromkeys(names, word.reason or "it is not known")
             elif word.many or (word.value is None and self.has_model()):
                 self.open_ended = word.reason or "more arguments follow"
                 self.open_at = len(self.flags)
             else:
                 self.positionals.append(word)
         return ParsedWords(
-            tuple(self.flags), tuple(self.positionals), self.open_ended, self.open_at
-        )
+            tuple(self.flags), tuple(self.positionals), self.open_ended, self.open_at,
+            perhaps=MappingProxyType(self.perhaps),
+        )  # fmt: skip
+
+    def named(self, written: Sequence[str]) -> tuple[str, ...]:
+        """Options by their names; nothing where one of them is none, or one key of several."""
+        found = [self.table.resolve(_name(word)) for word in written]
+        options = [item[0] for item in found if isinstance(item, tuple)]
+        known = all(isinstance(option, Option) for option in options)
+        if not known or len(options) != len(written) or any("." in word for word in written):
+            return ()
+        return tuple(str(option.name) for option in options if isinstance(option, Option))
 
     def has_model(self) -> bool:
         """Whether the one positional word is there: a further unknown word may be an option."""
@@ -862,6 +883,8 @@ def options(parsed: ParsedWords, table: FlagView) -> dict[str, Known[Any]]:
             found[key] = parsed.switched(name)
         elif option.takes not in SEVERAL:
             found[key] = parsed.read(name, CONVERT.get(option.type, str))
+    for name, reason in parsed.perhaps.items():
+        found[name.removeprefix("--").replace("-", "_")] = Known.unknown(reason)
     return found
 
 

@@ -104,7 +104,9 @@ class SGLang(RecognisedEngine):
             memory=agreed.of_memory([item.memory for item in facts]),
             open_ended=next((why for item in facts if (why := item.open_ended)), None),
             options=agreed.of_options([item.options for item in facts]),
-            refused=command_lines.refused(self.table, found, command, releases),
+            refused=()  # a launcher of others takes options out, and adds some
+            if command.wrapped
+            else command_lines.refused(self.table, found, command, releases),
             remarks=sglang_command.remarks(self.table, chosen, command, releases),
             releases=agreed.taking(found),
             tied=_tied(layout),

@@ -34,6 +34,7 @@ from shardlint.readers._bash_scope import (
     shown,
     word_of,
 )
+from shardlint.readers.holes import options_of
 from shardlint.source import Mapped, Origin, Span
 
 _Items: TypeAlias = Iterator[Piece | None]
@@ -142,7 +143,9 @@ class Expander:
         for piece in solid:
             if piece.mapped is None:
                 many = piece.listed or (piece.many and len(solid) == 1)
-                return Text.unknown(origin, piece.reason, related=places, many=many)
+                unknown = Text.unknown(origin, piece.reason, related=places, many=many)
+                alone = many and len(solid) == 1
+                return replace(unknown, perhaps=piece.perhaps) if alone else unknown
         mapped = joined([p.mapped for p in pieces if p.mapped is not None] or [Mapped("", [], [])])
         if why := self._hole_in(mapped.text):
             return Text.unknown(origin, why, related=places)
@@ -222,6 +225,9 @@ class Expander:
             if choice == "nothing":
                 yield from self._nothing(atom)
                 return
+            if test.endswith("+") and not listed:
+                yield self._perhaps(inner, atom, found)
+                return
         if isinstance(found, Missing):
             if found.reason is None:
                 yield from self._nothing(atom)
@@ -233,6 +239,17 @@ class Expander:
         else:
             given = found[0] if name in self.scope.holes else defined(found[0])
             yield from self._scalar(given, atom, split)
+
+    def _perhaps(
+        self, inner: re.Match[str], atom: Atom, found: tuple[Text, ...] | Missing
+    ) -> Piece:
+        """The word of `:+` where it is not known whether the variable is set."""
+        if isinstance(found, Missing):
+            reason, related = found.reason, found.related
+        else:
+            reason, related = found[0].reason, found[0].related
+        unknown = self._unknown(atom, reason or _UNNAMED, related=related)
+        return replace(unknown, perhaps=options_of(inner[4] or ""))
 
     def _word(
         self, inner: re.Match[str], atom: Atom, split: bool, found: tuple[Text, ...] | Missing

@@ -181,7 +181,7 @@ class Piece:
 
     `home` is the one place to edit if the piece is the whole word; `whole` a text that stands for
     the word as it is; `many` says that an unknown piece may be several words when it stands alone,
-    `listed` that it may be so in any company.
+    `listed` that it may be so in any company; `perhaps` are the options that it can only be then.
     """
 
     mapped: Mapped | None
@@ -196,6 +196,7 @@ class Piece:
     whole: Text | None = None
     many: bool = False
     listed: bool = False
+    perhaps: tuple[str, ...] = ()
 
 
 class Word(NamedTuple):

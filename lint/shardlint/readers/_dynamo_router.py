@@ -34,6 +34,9 @@ EVENT_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """What a worker is told, so that it publishes; see the examples of the project."""
 
+BEHIND_OTHERS = ("prefill", "encode")
+"""Roles of workers that other workers call, and not the frontend."""
+
 
 class Part(Protocol):
     """What is asked of a component of a graph (`readers.dynamo.Component`)."""
@@ -74,7 +77,7 @@ class Frontend:
     def router(self) -> Router:
         of, policy = self.of, self.policy
         known = policy.only in dynamo.ROUTING
-        behind = [plan for plan in self.plans if plan.role != "prefill"] if known else []
+        behind = [plan for plan in self.plans if plan.role not in BEHIND_OTHERS] if known else []
         return Router(
             id=f"{of.object.source.name}#{of.path}",
             name="/".join(part for part in (of.object.string("metadata", "name"), of.name) if part),

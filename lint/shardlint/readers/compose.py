@@ -22,7 +22,7 @@ from shardlint.readers.docker import (
     variable,
 )
 from shardlint.readers.edits import EntrySite, RefusedSite, SizeSite, TextSite
-from shardlint.readers.holes import Holes, concat
+from shardlint.readers.holes import Holes, concat, options_of
 from shardlint.readers.named_files import bound, on_host, scripts_in, written
 from shardlint.readers.plans import (
     Host,
@@ -471,7 +471,9 @@ def _value(inner: str, use: Span, holes: Holes, depth: int) -> str:
     match = _BRACED.fullmatch(inner)
     if match is None or match.group(2) not in (":-", "-") or depth == 0:
         name = match.group(1) if match else inner or "a variable"
-        return holes.make(f"{name} is set outside this file", use).text
+        added = match is not None and match.group(2) in (":+", "+")
+        perhaps = options_of(match.group(3) or "") if match is not None and added else ()
+        return holes.make(f"{name} is set outside this file", use, perhaps).text
     holes.assume(f"{match.group(1)} is not set", use)
     default, parts, at = match.group(3), list[str](), 0
     for start, end, nested in _variables(default):

@@ -14,10 +14,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from shardlint.known import Known
-from shardlint.plan import Offer, Router
+from shardlint.plan import Offer, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite
-from shardlint.readers.nginx import SERVING
+from shardlint.readers.nginx import SAME_PATH, SERVING
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Source, Span
 
@@ -178,8 +178,19 @@ def _router(source: Source, section: _Section, defaults: _Line | None, engines: 
         choices=count,
         engines=engines,
         anchors=(section.head.span,),
+        remarks=tuple(_keys(policy)) if count.only != 1 and not sticks else (),
         offers=tuple(_offers(source, section, own, awareness, sticks)),
     )
+
+
+def _keys(policy: Known[str]) -> Iterator[Remark]:
+    """A hash of what is the same in all requests."""
+    if policy.only == "uri" and policy.origin is not None:
+        yield Remark(
+            kind="session-key", at=policy.origin, severity="warning",
+            message=f"`balance uri`: {SAME_PATH}",
+            help=f"`balance hdr({HEADER})`, `hash-type consistent`: a header of your clients",
+        )  # fmt: skip
 
 
 def _policy(source: Source, line: _Line | None) -> tuple[Known[str], frozenset[str], bool]:
@@ -209,8 +220,9 @@ def _offers(
         at = line.words[0][1].start
         return [Edit(source.name, Span(at, at), f"{words}{end}{line.lead}")]
 
+    constant = own is not None and own.words[1:] and own.words[1][0].partition("(")[0] == "uri"
     yield Offer(
-        cures="routing", site=MadeSite(made),
+        cures="session_key" if constant else "routing", site=MadeSite(made),
         title=f"`balance hdr({HEADER})` with `hash-type consistent`, of the header that your"
         " clients send",
         delta={"routing": "session-hash", "session_key": HEADER},

@@ -31,12 +31,15 @@ class Holes:
 
     def __init__(self, text: str = "") -> None:
         self.reasons: list[str] = []
+        self.perhaps: dict[str, tuple[str, ...]] = {}
         self.assumed: list[tuple[Span, str]] = []
         self._text = text
 
-    def make(self, reason: str, span: Span) -> Mapped:
+    def make(self, reason: str, span: Span, perhaps: tuple[str, ...] = ()) -> Mapped:
+        """A hole; `perhaps` are the options that alone may fill it."""
         self.reasons.append(reason)
         mark = chr(min(LAST, FIRST + len(self.reasons) - 1))
+        self.perhaps[mark] = perhaps if mark not in self.perhaps else ()
         return Mapped.all_at(mark, span)
 
     def assume(self, sentence: str, span: Span) -> None:
@@ -52,9 +55,10 @@ class Holes:
         if match is None or word.mapped is None:
             return self._resting(word)
         bare = word.value == match.group() and word.mapped.span() == word.origin.span
-        return Text.unknown(
-            word.origin, self._reason(match.group()), related=word.related, many=bare
-        )
+        reason, mark = self._reason(match.group()), match.group()
+        unknown = Text.unknown(word.origin, reason, related=word.related, many=bare)
+        told = self.perhaps.get(mark, ()) if bare and not _has_own(self._text) else ()
+        return replace(unknown, perhaps=told) if told else unknown
 
     def _resting(self, word: Text) -> Text:
         """The word with the assumptions of the places that it was read from."""
@@ -73,12 +77,31 @@ class Holes:
     def item(self, text: Text) -> Text:
         """An item of a list, which stays one word: unknown at once if it is nothing but a hole."""
         whole = _HOLE.fullmatch(text.value or "")
-        return replace(self.restored(text), many=False) if whole else text
+        return replace(self.restored(text), many=False, perhaps=()) if whole else text
 
     def _reason(self, mark: str) -> str:
         index = ord(mark) - FIRST
         known = index < len(self.reasons) and not _has_own(self._text)
         return self.reasons[index] if known else _OWN
+
+
+OPTION = re.compile(r"--[a-zA-Z][\w.-]*")
+VALUE = re.compile(r"""=?(?:[\w./:,+-]+|\$\{?\w+\}?|"[^"$]*"|'[^']*')""")
+
+
+def options_of(word: str) -> tuple[str, ...]:
+    """The options that `${x:+--option value}` stands for where the variable is set.
+
+    Empty where the word may be anything else.
+    """
+    found: list[str] = []
+    for part in word.split():
+        name = OPTION.match(part)
+        if name is not None and (name.end() == len(part) or VALUE.fullmatch(part, name.end())):
+            found.append(name[0])
+        elif not found or not VALUE.fullmatch(part):
+            return ()
+    return tuple(found)
 
 
 def concat(parts: Iterable[Mapped]) -> Mapped:

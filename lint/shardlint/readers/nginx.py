@@ -23,11 +23,11 @@ from shardlint.source import Edit, Mapped, Origin, Source, Span
 
 UPSTREAM: Final = re.compile(r"^[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE)
 SERVING: Final = re.compile(
-    r"vllm|sglang|tgi|llm|ollama|lmdeploy|openai|inference|triton|trt|llama|qwen|gpt|mistral|"
-    r"deepseek|gemma|model",
+    r"vllm|sglang|\btgi|llm|ollama|lmdeploy|openai|inference|trt-?llm|llama|qwen|\bgpt|mistral|"
+    r"deepseek|gemma|chat[/_-]?completions|/v1/(chat|completions)",
     re.IGNORECASE,
 )
-"""Words in the names of upstreams and servers that serve models."""
+"""Words in the names of upstreams, servers and paths that serve language models."""
 
 PAGES: Final = ("root", "index", "try_files", "fastcgi_pass", "uwsgi_pass", "scgi_pass")
 """Directives of servers of pages: what they pass on is taken for no engine, unless its name says
@@ -88,6 +88,14 @@ def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
         yield _Upstream(source, text, block, workers, path, engines).router()
 
 
+SAME_PATH: Final = "all requests have the path of the API, so that one server gets them all"
+
+
+def _is_path(key: str) -> bool:
+    """The key of a hash that looks at the path of a request alone."""
+    return "uri" in key and "http" not in key and "arg" not in key
+
+
 def _walk(found: Sequence[Directive]) -> Iterator[Directive]:
     for item in found:
         yield item
@@ -132,7 +140,7 @@ class _Upstream:
             ),
             choices=count,
             engines=self.engines,
-            remarks=tuple(self._skews(policy.only or "")) if count.only != 1 else (),
+            remarks=(*self._skews(policy.only or ""), *self._keys()) if count.only != 1 else (),
             offers=tuple(self._offers(awareness)),
             anchors=(self.block.words[0].span,),
         )
@@ -158,7 +166,18 @@ class _Upstream:
     def _hashed(self, known: Known[str], key: str) -> tuple[Known[str], frozenset[str]]:
         if any(variable in key for variable in ADDRESS):
             return known.map(lambda _: "ip_hash", how="stated"), frozenset({"session"})
-        return known, frozenset() if "uri" in key and "http" not in key else frozenset({"session"})
+        return known, frozenset() if _is_path(key) else frozenset({"session"})
+
+    def _keys(self) -> Iterator[Remark]:
+        """A hash of what is the same in all requests."""
+        for method in self.methods[:1]:
+            keys = [word for word in method.arguments[:1] if _is_path(word.text)]
+            if method.name == "hash" and keys:
+                yield Remark(
+                    kind="session-key", at=self._at(keys[0].span), severity="warning",
+                    message=f"`hash {keys[0].text}`: {SAME_PATH}",
+                    help=f"`hash {HEADER} consistent`, of a header that your clients send",
+                )  # fmt: skip
 
     def _count(self) -> Known[int]:
         holes = [item for item in self.block.block if item.words[0].filled]
@@ -207,8 +226,10 @@ class _Upstream:
         if not self.text.literal:
             return
         if "session" not in awareness:
+            constant = any(True for _ in self._keys())
             yield Offer(
-                cures="routing", site=MadeSite(lambda _: self._method(f"hash {HEADER} consistent")),
+                cures="session_key" if constant else "routing",
+                site=MadeSite(lambda _: self._method(f"hash {HEADER} consistent")),
                 title=f"`hash {HEADER} consistent`, of the header that your clients send",
                 delta={"routing": "session-hash", "session_key": "x-session-id"},
             )  # fmt: skip

@@ -14,6 +14,9 @@ TEMPLATE = re.compile(
     r"^[ \t]*\{\{-?[ \t]*(if|else|end|range|with|include|template|define|toYaml)\b", re.M
 )
 
+FILLED_IN = re.compile(r"^[ \t]*(\$\{\w+\}|\$\w+|<%.*%>|@\w+@)[ \t]*$", re.MULTILINE)
+"""A line that is filled in as a whole, as envsubst does with a block of YAML."""
+
 YAML_NAMES = (".yaml", ".yml", ".json")
 UNTELLING = ("", ".tpl", ".tmpl", ".template", ".example", ".sample", ".dist")
 _MANIFEST = re.compile(r"""["'](apiVersion|services)["'][ \t]*:""")
@@ -40,7 +43,7 @@ def read_yaml(source: Source) -> tuple[tuple[Node, ...], ReadResult | None]:
     try:
         return _documents(source), None
     except YamlError as error:
-        if "{{" in source.text or "{%" in source.text:
+        if "{{" in source.text or "{%" in source.text or FILLED_IN.search(source.text):
             return (), ReadResult(skipped="a template")
         if source.name.lower().endswith(".json") and not _MANIFEST.search(source.text):
             return (), ReadResult(skipped="not JSON, and no manifest by its keys")

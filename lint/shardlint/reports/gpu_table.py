@@ -35,14 +35,23 @@ class Row:
 def rows(project: Project) -> tuple[Row, ...]:
     """In order of pools and cards; plans without devices are left out."""
     found: dict[tuple[str | None, str], list[tuple[int, int] | None]] = {}
+    seen: set[tuple[str, str]] = set()
     for plan in project.plans:
         if plan.placement.wants_gpu:
-            found.setdefault((_pool(plan), _card(plan)), []).append(asked_of(plan))
+            asked = (0, 0) if (plan.file, plan.path) in seen else asked_of(plan)
+            found.setdefault((_pool(plan), _card(plan)), []).append(asked)
+            if _is_alternative(plan):
+                seen.add((plan.file, plan.path))
     pools = {pool.name: pool for pool in project.setup.pools}
     return tuple(
         _in_pool(_row(card, found[name, card]), name, pools.get(name or ""))
         for name, card in sorted(found, key=_place)
     )
+
+
+def _is_alternative(plan: ServingPlan) -> bool:
+    """A test in a script decides which of several engines a container runs."""
+    return plan.placement.branch and plan.placement.shared
 
 
 def _place(key: tuple[str | None, str]) -> tuple[bool, str, bool, str]:
