@@ -1,6 +1,6 @@
 """What unusual traffic does to a fleet: a very long session, too few requests, shared prefixes.
 
-Facts: performance model, section 5, for stages that have nothing to do; routing, sections 2 and 9,
+Facts: performance model, section 5, for stages that have nothing to do; routing, sections 2 and 6,
 for what engines and routers look at.
 """
 
