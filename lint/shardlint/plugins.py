@@ -365,7 +365,7 @@ class ConstraintRule(LayoutRule):
 
     def text(self, constraint: Constraint, world: World) -> str:
         if constraint.sentence is not None:
-            return f"{_filled(constraint.sentence, constraint)}; {says(world, constraint)}"
+            return f"{filled(constraint.sentence, constraint)}; {says(world, constraint)}"
         told = {"left": constraint.left, "right": constraint.right}
         return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
 
@@ -376,7 +376,7 @@ def remedies(world: World, constraint: Constraint) -> str | None:
     return "; or ".join(filter(None, (found, constraint.remedy))) or None
 
 
-def _filled(sentence: str, constraint: Constraint) -> str:
+def filled(sentence: str, constraint: Constraint) -> str:
     """The sentence with its numbers. It may hold words of a file, so that it is no template."""
     for name, number in (("left", constraint.left), ("right", constraint.right)):
         sentence = sentence.replace(f"{{{name}}}", str(number))

@@ -220,6 +220,16 @@ class SGLang(RecognisedEngine):
             return name if any(has) else None
         return name
 
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Before attention DP had an option of its own, a switch made it of --dp-size."""
+        one = Releases(release, release)
+        if layout.attention_dp == 1 or self.flag_name("attention_dp", releases=Known.of(one)):
+            return super().arguments(layout, release)
+        rest = super().arguments(replace(layout, attention_dp=1), release)
+        if rest is None or layout.dp > 1 or not one.meets(sglang_settings.OWN_WIDTH_SINCE, None):
+            return None
+        return (*rest, "--dp-size", str(layout.attention_dp), sglang_settings.DP_SWITCH)
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         return None
 
