@@ -54,6 +54,7 @@ class Fleet:
     counted_gpus: int
     waits: str = ""
     held_by_goal: bool = False
+    users: int | None = None
 
     @property
     def missed(self) -> str:
@@ -65,7 +66,14 @@ class Fleet:
 
     @property
     def tok_s(self) -> float:
-        return self.replicas * self.speed.tok_s if self.speed is not None else 0.0
+        return rate(self.speed, self.replicas, self.users) if self.speed is not None else 0.0
+
+
+def rate(speed: Speed, replicas: int, users: int | None) -> float:
+    """Tokens a second of all replicas: no more requests run than there are users."""
+    if users is None or speed.yours or not speed.batch:
+        return replicas * speed.tok_s
+    return speed.tok_s * min(replicas, users / speed.batch)
 
 
 class Pace:
@@ -163,7 +171,7 @@ def _filled(pace: Pace, wanted: Wanted, room: int, users: int | None) -> Fleet:
     return Fleet(
         replicas=replicas, needed=replicas, speed=speed, affordable=True,
         late=_missed(speed, wanted), waits=_waiting(pace, speed, users, replicas),
-        why=pace.why, counted_gpus=wanted.gpus, held_by_goal=held,
+        why=pace.why, counted_gpus=wanted.gpus, held_by_goal=held, users=users,
     )  # fmt: skip
 
 
@@ -186,7 +194,7 @@ def _for_users(pace: Pace, wanted: Wanted, room: int, target: float, users: int)
 
     def enough(replicas: int) -> bool:
         speed = pace.at(-(-users // replicas))
-        if speed is None or replicas * speed.tok_s < target - SHARP:
+        if speed is None or rate(speed, replicas, users) < target - SHARP:
             return False
         return not (_missed(speed, wanted) or _waiting(pace, speed, users, replicas))
 
@@ -196,15 +204,14 @@ def _for_users(pace: Pace, wanted: Wanted, room: int, target: float, users: int)
     speed = pace.at(-(-users // needed))
     if speed is None or not speed.tok_s:
         return _unknown(pace, wanted, room)
-    short = needed * speed.tok_s < target - SHARP
-    waits = (
-        f"{users} users get {needed * speed.tok_s:,.0f} tokens a second at most" if short else ""
-    )
-    replicas = _with_headroom(needed, wanted)
+    most_tok_s = rate(speed, needed, users)
+    short = most_tok_s < target - SHARP
+    waits = f"{users} users get {most_tok_s:,.0f} tokens a second at most" if short else ""
+    replicas = needed if short else _with_headroom(needed, wanted)
     return Fleet(
         replicas=replicas, needed=needed, speed=speed, affordable=replicas <= room,
         late=_missed(speed, wanted), waits=waits, why="",
-        counted_gpus=replicas * pace.made.gpus,
+        counted_gpus=replicas * pace.made.gpus, users=users,
     )  # fmt: skip
 
 
