@@ -314,6 +314,7 @@ def _world(
         if demand is None else demand.device,
         workload=collected.workload,
         sizes=None if demand is None else partial(collected.sizer(engine).sized, demand),
+        paces=None if demand is None else partial(collected.sizer(engine).speeds, demand),
     )  # fmt: skip
 
 

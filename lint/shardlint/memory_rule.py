@@ -69,6 +69,22 @@ class MemoryRule(Rule):
             )
 
 
+def fits(found: tuple[Sized, ...], requests: int = 1) -> bool:
+    """Whatever the release is, less the band: the weights load, and the cache holds so many of the
+    longest requests."""
+    return bool(found) and all(_fits(sized, requests) for sized in found)
+
+
+def _fits(sized: Sized, requests: int) -> bool:
+    made, need = sized.made, sized.made.need
+    loads = made.at_load + made.beside.context < made.total
+    if not loads or need is None:
+        return False
+    if made.settings.kv_bytes is not None:
+        return requests * need <= made.kv <= made.total - made.needed
+    return made.kv - sized.band.below >= requests * need
+
+
 def gib(bytes: int) -> str:
     """For people: "13.4 GiB"."""
     return f"{bytes / 2**30:.1f} GiB"

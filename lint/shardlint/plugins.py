@@ -43,6 +43,7 @@ from shardlint.plan import (
 )
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Position, Source, Span
+from shardlint.speeds import Speed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -134,6 +135,8 @@ class World:
     """What the user says of the requests: `[workload]` of the configuration."""
     sizes: Callable[[Layout, Mapping[str, Any]], tuple[Sized, ...]] | None = None
     """What a GPU holds with this layout and changed settings, by possible release."""
+    paces: Callable[[Layout, int, int, int | None], tuple[Speed, ...]] | None = None
+    """How fast this layout is with requests of so many tokens in and out, so many at a time."""
 
     def constraints(self, rule: str) -> Iterator[Constraint]:
         """Constraints of one rule in this world."""
@@ -175,6 +178,19 @@ class World:
         Only for rules that need "demand".
         """
         return self.sizes(layout or self.layout, settings) if self.sizes is not None else ()
+
+    def speeds(
+        self, layout: Layout | None = None, *, isl: int, osl: int, concurrency: int | None = None
+    ) -> tuple[Speed, ...]:
+        """How fast one replica is, for each kind of memory that a possible release has.
+
+        Of the layout of this world or of another one; without `concurrency`, with as many requests
+        as fit. Empty where that is not known or not modelled. Only for rules that need "demand".
+        """
+        told, own = self.plan.placement.link, self.device.link if self.device is not None else None
+        if self.paces is None or (not told.is_unset and told.only != own):
+            return ()  # the rate of another link than the card's own is not known
+        return self.paces(layout or self.layout, isl, osl, concurrency)
 
     @property
     def card(self) -> str:
