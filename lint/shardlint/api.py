@@ -8,7 +8,7 @@ from shardlint.engine import Engine, refuses
 from shardlint.footprint import Footprint, Settings, Sized
 from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
 from shardlint.linter import Run, lint
-from shardlint.memory_rule import MemoryRule, fits, gib, parts_of, ranks_of
+from shardlint.memory_rule import MemoryRule, fits, gib, parts_of, ranks_of, roomy
 from shardlint.plan import (
     NO_OPTIONS,
     Asked,
@@ -171,6 +171,7 @@ __all__ = [
     "policy_words",
     "ranks_of",
     "refuses",
+    "roomy",
     "says",
     "series",
     "told",

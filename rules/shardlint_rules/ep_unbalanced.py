@@ -45,7 +45,7 @@ class EpUnbalanced(Rule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         experts = plan.effective.ep.only
-        return engine.checked and experts is not None and experts is not False and experts != 1
+        return engine.checked and experts is not None and (experts is True or experts > 1)
 
     def check(self, world: World) -> Iterator[Found]:
         model, asked, layout = world.model, world.workload.get("concurrency"), world.whole

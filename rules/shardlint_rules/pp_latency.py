@@ -41,18 +41,18 @@ from shardlint.api import (
     Rule,
     ServingPlan,
     World,
-    fits,
     refuses,
 )
 
 from shardlint_rules.tp_cross_node import per_node
+from shardlint_rules.tp_oversharded import holds
 
 
 class PpLatency(Rule):
     id, name = "SL404", "pp-latency"
     severity = "info"
     needs = ("layout.tp", "layout.pp")
-    wants = ("model_facts", "demand")
+    wants = ("model_facts", "placement.gpu", "demand")
     anywhere = False
     fix = "unsafe"
 
@@ -67,7 +67,7 @@ class PpLatency(Rule):
         flat = without_stages(world, layout)
         if flat is None:
             return
-        stages, held = layout.pp, fits(world.sized(flat))
+        stages, held = layout.pp, holds(world, flat, 1)
         low, goal = few(world, layout), "tpot_ms" in world.workload
         waits = f"with {low} at a time, most stages wait" if low else "one stage after the other"
         yield Found(
@@ -105,11 +105,10 @@ def few(world: World, layout: Layout) -> int:
 
 def without_stages(world: World, layout: Layout) -> Layout | None:
     """The same GPUs without stages; else those of one stage, where they hold the model."""
-    wide = replace(layout, tp=layout.tp * layout.pp, pp=1)
-    if _taken(world, wide) and (not world.sized() or fits(world.sized(wide))):
-        return wide
-    narrow = replace(layout, pp=1)
-    return narrow if _taken(world, narrow) and fits(world.sized(narrow)) else None
+    wide, narrow = replace(layout, tp=layout.tp * layout.pp, pp=1), replace(layout, pp=1)
+    if _taken(world, wide):
+        return wide  # as much on each GPU as with stages
+    return narrow if _taken(world, narrow) and holds(world, narrow, 1) else None
 
 
 def _taken(world: World, layout: Layout) -> bool:

@@ -56,6 +56,7 @@ from shardlint.api import (
     World,
     fits,
     refuses,
+    roomy,
 )
 
 from shardlint_rules.tp_cross_node import crossed, per_node
@@ -83,8 +84,8 @@ class _Smaller(NamedTuple):
 class TpOversharded(Rule):
     id, name = "SL203", "tp-oversharded"
     severity = "info"
-    needs = ("demand",)
-    wants = ("placement.link", "placement.link_domain")
+    needs = ("layout.tp", "model_facts", "placement.gpu")
+    wants = ("demand", "placement.link", "placement.link_domain")
     anywhere = False
     fix = "unsafe"
 
@@ -98,7 +99,11 @@ class TpOversharded(Rule):
 
     def check(self, world: World) -> Iterator[Found]:
         goal = {"tpot_ms", "ttft_ms"} & world.workload.keys()
-        if goal or not world.starts or not fits(world.sized()):
+        whole = world.whole
+        if goal or whole is None:
+            return
+        world = replace(world, layout=whole, ranks=world.engine.ranks(whole, world.model, None))
+        if not world.starts or not holds(world, whole, 1):
             return
         smaller = _across(world) or _over_pcie(world) or _inside(world)
         if smaller is None:
@@ -141,7 +146,20 @@ def _held(world: World, size: int) -> bool:
     layout = replace(world.layout, tp=size, nnodes=1)
     if refuses(world.engine, layout, world.model, options=world.options, device=world.device):
         return False
-    return fits(world.sized(layout), ROOM)
+    return holds(world, layout, ROOM)
+
+
+def holds(world: World, layout: Layout, requests: int) -> bool:
+    """The weights and so many of the longest requests are sure to fit.
+
+    Where the memory of the release, or the storage of the weights, is not known, with much room.
+    """
+    if found := world.sized(layout):
+        return fits(found, requests)
+    model, device = world.model, world.device
+    if model is None or device is None:
+        return False
+    return roomy(world.plan, model, device, layout, requests)
 
 
 def _groups(world: World) -> int:
@@ -265,4 +283,4 @@ def _on_the_same(world: World, layout: Layout, size: int) -> Layout | None:
         return None
     wider = replace(layout, tp=size, dp=layout.dp * layout.tp // size)
     refused = refuses(world.engine, wider, world.model, options=world.options)
-    return wider if refused is None and fits(world.sized(wider)) else None
+    return wider if refused is None and holds(world, wider, 1) else None
