@@ -49,6 +49,7 @@ from shardlint.api import (
     Engine,
     Found,
     Layout,
+    Origin,
     Repair,
     Rule,
     ServingPlan,
@@ -115,7 +116,7 @@ class TpOversharded(Rule):
                 f"TP {world.layout.tp}{copies} is wider than needed: {world.card} holds the model"
                 f" and its requests{ranks_of_size(smaller.tp)}, {smaller.why}"
             ),
-            at=world.origin("layout.tp"),
+            at=_place(world),
             severity=smaller.severity,
             help=f"{several} serve more requests; a wide group answers a single one sooner",
             repair=_repair(world, smaller),
@@ -124,6 +125,12 @@ class TpOversharded(Rule):
 
 def ranks_of_size(tp: int) -> str:
     return " alone" if tp == 1 else f" at TP {tp}"
+
+
+def _place(world: World) -> Origin:
+    """Where the size is written: for a variable, the place that gives it its value."""
+    definition = world.plan.fact("layout.tp").related
+    return definition[0] if len(definition) == 1 else world.origin("layout.tp")
 
 
 # ---------------------------------------------------------------------------------- which size
