@@ -215,7 +215,7 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 
 
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
-    if not rule.applies(plan, engine):
+    if not collected.workload.keys() >= set(rule.told) or not rule.applies(plan, engine):
         return
     elsewhere = _elsewhere(rule, plan, engine)
     alone = World(plan=plan, engine=engine)

@@ -113,6 +113,12 @@ class Found:
     facts: tuple[str, ...] = ()
 
 
+USUAL_LENGTHS = (1024, 1024)
+"""Tokens in and out of one request, where nothing is said of them."""
+USUAL_LOADS = (32, None)
+"""Requests at a time for each GPU, where nothing is said of them; None: as many as fit."""
+
+
 @record(kw_only=True)
 class World:
     """One possible world of one plan: plain values of the facts that a rule needs.
@@ -193,6 +199,32 @@ class World:
         return self.paces(layout or self.layout, isl, osl, concurrency)
 
     @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens in and out of one request: as stated, else the usual ones."""
+        told = self.workload
+        return told.get("isl", USUAL_LENGTHS[0]), told.get("osl", USUAL_LENGTHS[1])
+
+    @property
+    def loads(self) -> tuple[float | None, ...]:
+        """Requests at a time for each GPU: as stated, else the usual ones; None: as many as fit."""
+        asked, layout = self.workload.get("concurrency"), self.layout
+        if asked is None:
+            return USUAL_LOADS
+        copies = (self.plan.fleet.replicas.only or 1) * layout.dp
+        return (asked / (copies * layout.tp * layout.pp),)
+
+    def rate(self, layout: Layout, load: float | None) -> tuple[float, float] | None:
+        """Tokens a second for each GPU of one copy, least and most of the possible releases.
+
+        None where layouts of this kind were not measured.
+        """
+        (isl, osl), alone = self.lengths, replace(layout, dp=1)
+        asked = None if load is None else max(1, round(load * alone.tp * alone.pp))
+        speeds = self.speeds(alone, isl=isl, osl=osl, concurrency=asked)
+        rates = [speed.tok_s_per_gpu for speed in speeds if speed.measured]
+        return (min(rates), max(rates)) if rates and len(rates) == len(speeds) else None
+
+    @property
     def card(self) -> str:
         """The card by its name, for people."""
         return self.device.name if self.device is not None else "the card"
@@ -250,6 +282,8 @@ class Rule:
     needs: ClassVar[tuple[str, ...]] = ()
     wants: ClassVar[tuple[str, ...]] = ()
     """Facts that the rule takes where they are decided, and does without otherwise."""
+    told: ClassVar[tuple[str, ...]] = ()
+    """Keys of `[workload]` without which the rule has nothing to say."""
     model: ClassVar[tuple[str, ...]] = ()
     """Fields of ModelFacts that the rule rests on; they must be known for it to be decided."""
     enabled: ClassVar[bool] = True

@@ -40,6 +40,7 @@ IDLE = 0.25
 class EpUnbalanced(Rule):
     id, name = "SL111", "ep-unbalanced"
     severity = "info"
+    told = ("concurrency",)
     needs = ("layout.tp", "layout.dp", "layout.ep", "model_facts")
     model = ("num_experts", "experts_per_token")
 
@@ -48,8 +49,8 @@ class EpUnbalanced(Rule):
         return engine.checked and experts is not None and (experts is True or experts > 1)
 
     def check(self, world: World) -> Iterator[Found]:
-        model, asked, layout = world.model, world.workload.get("concurrency"), world.whole
-        if model is None or not model.moe or asked is None or layout is None or not world.starts:
+        model, asked, layout = world.model, world.workload["concurrency"], world.whole
+        if model is None or not model.moe or layout is None or not world.starts:
             return
         replicas = world.plan.fleet.replicas
         copies, ranks = (

@@ -65,6 +65,7 @@ from shardlint_rules.slo_latency_unmet import fastest_step
 class FleetUndersized(Rule):
     id, name = "SL518", "fleet-undersized"
     severity = "warning"
+    told = ("isl", "osl")
     needs = ("demand",)
     anywhere = False
 
@@ -73,7 +74,7 @@ class FleetUndersized(Rule):
 
     def check(self, world: World) -> Iterator[Found]:
         told, copies = world.workload, _copies(world.plan)
-        if "isl" not in told or "osl" not in told or not copies:
+        if not copies or not {"target_tok_s", "tpot_ms"} & told.keys():
             return
         if not world.starts or not fits(world.sized()):
             return

@@ -39,6 +39,7 @@ from shardlint_rules.pp_latency import few, one_node
 class PpStarved(Rule):
     id, name = "SL405", "pp-starved"
     severity = "warning"
+    told = ("concurrency",)
     needs = ("layout.pp",)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:

@@ -38,6 +38,7 @@ from shardlint.api import Engine, Found, Rule, ServingPlan, World, fits, ranks_o
 class SloLatencyUnmet(Rule):
     id, name = "SL517", "slo-latency-unmet"
     severity = "warning"
+    told = ("isl", "osl", "tpot_ms")
     needs = ("demand",)
     anywhere = False
 
@@ -45,8 +46,8 @@ class SloLatencyUnmet(Rule):
         return engine.checked and plan.placement.wants_gpu and plan.role is None
 
     def check(self, world: World) -> Iterator[Found]:
-        goal = world.workload.get("tpot_ms")
-        if goal is None or not world.starts or not fits(world.sized()):
+        goal = world.workload["tpot_ms"]
+        if not world.starts or not fits(world.sized()):
             return
         least = fastest_step(world)
         if least is None or least[0] <= goal:

@@ -68,9 +68,6 @@ ROOM = 2
 GAIN = 1.1
 """More than the model of throughput is off by between two layouts of the measured class."""
 COPIES = 4
-USUAL = (1024, 1024)
-LOADS = (32, None)
-"""Requests at the same time for each GPU where nothing is said of them; None: as many as fit."""
 
 
 class _Smaller(NamedTuple):
@@ -226,42 +223,19 @@ def _gain(world: World, size: int) -> float | None:
     """How many times the tokens a second for each GPU, in the worst of the loads; None: not known
     well enough."""
     gains = []
-    for load in _loads(world):
-        before, after = _rate(world, world.layout.tp, load), _rate(world, size, load)
+    for load in world.loads:
+        before = world.rate(world.layout, load)
+        after = world.rate(replace(world.layout, tp=size), load)
         if before is None or after is None:
             return None
         gains.append(after[0] / before[1])
     return min(gains)
 
 
-def _loads(world: World) -> tuple[float | None, ...]:
-    """Requests at the same time for each GPU."""
-    asked = world.workload.get("concurrency")
-    if asked is None:
-        return LOADS
-    return (asked / (_groups(world) * world.layout.tp * world.layout.pp),)
-
-
-def _lengths(world: World) -> tuple[int, int]:
-    told = world.workload
-    return told.get("isl", USUAL[0]), told.get("osl", USUAL[1])
-
-
-def _rate(world: World, size: int, load: float | None) -> tuple[float, float] | None:
-    """Tokens a second for each GPU of one group, least and most of the possible releases."""
-    layout, (isl, osl) = replace(world.layout, tp=size, dp=1), _lengths(world)
-    asked = None if load is None else max(1, round(load * size * layout.pp))
-    speeds = world.speeds(layout, isl=isl, osl=osl, concurrency=asked)
-    if not speeds or not all(speed.measured for speed in speeds):
-        return None
-    rates = [speed.tok_s_per_gpu for speed in speeds]
-    return min(rates), max(rates)
-
-
 def _rates(world: World, size: int) -> str:
     """The two rates under the first load, for people."""
-    load, (isl, osl) = _loads(world)[0], _lengths(world)
-    before, after = _rate(world, world.layout.tp, load), _rate(world, size, load)
+    load, (isl, osl) = world.loads[0], world.lengths
+    before, after = world.rate(world.layout, load), world.rate(replace(world.layout, tp=size), load)
     assert before is not None and after is not None and load is not None
     return (
         f"and gives about {after[0]:,.0f} instead of {before[1]:,.0f} tokens a second for each GPU"
