@@ -24,10 +24,6 @@ request, by the memory model less its band. It is reported
 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 8 --max-model-len 8192  # tp-oversharded
 ```
 
-```sh fails --gpu L40S:4
-vllm serve Qwen/Qwen3-8B --tensor-parallel-size 4 --max-model-len 8192  # tp-oversharded
-```
-
 ```sh passes --gpu H100-SXM-80GB:8
 vllm serve Qwen/Qwen3-8B --data-parallel-size 8 --max-model-len 8192
 ```
