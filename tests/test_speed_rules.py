@@ -89,6 +89,41 @@ def test_a_variable_is_pointed_at_where_it_gets_its_value() -> None:
     assert {"tp": 1, "dp": 4} == finding.fixes[0].delta
 
 
+def test_smaller_groups_must_hold_the_stated_requests() -> None:
+    many = {"concurrency": 256, "isl": 4096, "osl": 4096}
+    (finding,) = found(f"{SMALL} -tp 8", **L40S, workload={"concurrency": 256})
+    assert 1 == finding.fixes[0].delta["tp"]
+    assert all(
+        item.fixes[0].delta["tp"] > 1 for item in found(f"{SMALL} -tp 8", **L40S, workload=many)
+    )
+
+
+# ------------------------------------------------------------------------ what crosses a link
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        # 2 sums × 36 layers × 2 × 3/4 × 4,096 × 2 bytes; 32 GB/s
+        ("-tp 4", "0.9 MB from each rank for every token, at least 0.03 ms at its 32 GB/s"),
+        ("-tp 4 -pp 2", "0.4 MB from each rank for every token, at least 0.01 ms at its 32 GB/s"),
+    ],
+)
+def test_bytes_over_pcie(options: str, said: str) -> None:
+    result = check(f"{SMALL} {options}\n", **L40S)
+    (finding,) = (item for item in result.findings if item.name == "tp-slow-link")
+    assert finding.message.endswith(said)
+
+
+def test_bytes_between_nodes_have_no_rate() -> None:
+    result = check(f"{SMALL} -tp 16 {RAY}\n", **A100, nodes=2)
+    (finding,) = (item for item in result.findings if item.name == "tp-cross-node")
+    # 2 × 36 × 2 × 15/16 × 4,096 × 2 bytes
+    assert finding.message.endswith(
+        "the network between them, 1.1 MB from each rank for every token"
+    )
+
+
 # ------------------------------------------------------------------- pp-latency and pp-starved
 
 STAGES = f"{SMALL} -tp 2 -pp 2"
@@ -111,6 +146,7 @@ NODES = (
             {**H100, "workload": {"concurrency": 1}},
             [("pp-latency", "warning"), ("pp-starved", "info")],
         ),
+        (STAGES, {**L40S, "workload": {"kind": "batch"}}, []),
         (NODES, {**H100, "nodes": 2}, []),
         (NODES, {**H100, "nodes": 2, "workload": {"concurrency": 2}}, []),
         (
@@ -174,6 +210,16 @@ def test_replicas_are_multiplied_out() -> None:
     assert ("fleet-undersized", "warning") == (finding.name, finding.severity)
     assert finding.message.startswith("1 replica × about ")
     assert "200,000 ÷ " in (finding.help or "")
+
+
+def test_requests_that_others_may_serve_are_not_held_against_one() -> None:
+    told = {**H100, "workload": {**GOAL, "target_tok_s": 200_000}}
+    other = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --port 8001"
+    assert 1 == len(found(SMALL, **told))
+    assert [] == found(f"{SMALL} &\n{SMALL} --port 8001", **told)
+    assert 2 == len(
+        found(f"CUDA_VISIBLE_DEVICES=0 {SMALL} &\nCUDA_VISIBLE_DEVICES=1 {other}", **told)
+    )
 
 
 def test_a_goal_that_more_replicas_reach() -> None:

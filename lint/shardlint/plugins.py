@@ -139,6 +139,8 @@ class World:
     """The card, if it is certain or the rule asked for it."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What the user says of the requests: `[workload]` of the configuration."""
+    peers: int = 0
+    """Other plans of the project that serve the same model, or one that is not known."""
     sizes: Callable[[Layout, Mapping[str, Any]], tuple[Sized, ...]] | None = None
     """What a GPU holds with this layout and changed settings, by possible release."""
     paces: Callable[[Layout, int, int, int | None], tuple[Speed, ...]] | None = None

@@ -7,7 +7,7 @@ small. A scaler counts with the most replicas it may start.
 
 Reported only where layouts of this kind were measured (dense models on cards and engines of the
 fit), with `isl` and `osl` and one of these goals in `[workload]`. A goal that no number of replicas
-reaches is another rule's.
+reaches is another rule's, and nothing is said where other plans serve the same model.
 
 ```toml told
 [workload]
@@ -74,7 +74,7 @@ class FleetUndersized(Rule):
 
     def check(self, world: World) -> Iterator[Found]:
         told, copies = world.workload, _copies(world.plan)
-        if not copies or not {"target_tok_s", "tpot_ms"} & told.keys():
+        if not copies or world.peers or not {"target_tok_s", "tpot_ms"} & told.keys():
             return
         if not world.starts or not fits(world.sized()):
             return

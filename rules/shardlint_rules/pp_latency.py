@@ -10,7 +10,8 @@ they serve many requests at less traffic between the GPUs.
 An info where all stages stand in one node and the engine takes the same GPUs without stages, or one
 of them holds the model. A warning where the model fits without stages and `[workload]` says that
 fewer requests than stages run at a time (`concurrency`), or sets a goal for the time of a token
-(`tpot_ms`). Stages over several nodes are not reported.
+(`tpot_ms`). Stages over several nodes are not reported, nor those of boards without NVLink for a
+batch (`kind = "batch"`).
 
 ```sh fails --gpu H100-SXM-80GB:4
 vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --pipeline-parallel-size 2  # pp-latency
@@ -46,13 +47,14 @@ from shardlint.api import (
 
 from shardlint_rules.tp_cross_node import per_node
 from shardlint_rules.tp_oversharded import holds
+from shardlint_rules.tp_slow_link import SLOW
 
 
 class PpLatency(Rule):
     id, name = "SL404", "pp-latency"
     severity = "info"
     needs = ("layout.tp", "layout.pp")
-    wants = ("model_facts", "placement.gpu", "demand")
+    wants = ("model_facts", "placement.gpu", "placement.link", "demand")
     anywhere = False
     fix = "unsafe"
 
@@ -64,17 +66,17 @@ class PpLatency(Rule):
         layout = world.whole
         if layout is None or not world.starts or not one_node(world, layout):
             return
-        flat = without_stages(world, layout)
-        if flat is None:
+        flat, slow = without_stages(world, layout), world.values.get("placement.link") in SLOW
+        if flat is None or (slow and world.workload.get("kind") == "batch"):
             return
         stages, held = layout.pp, holds(world, flat, 1)
         low, goal = few(world, layout), "tpot_ms" in world.workload
-        waits = f"with {low} at a time, most stages wait" if low else "one stage after the other"
+        idle = f" ({low} at a time leave {stages - low} of them idle)" if low else ""
+        other = f"TP {flat.tp} computes every layer with all {flat.tp} GPUs"
         yield Found(
             message=(
-                f"PP {stages} inside one node: each token passes {stages} stages, {waits}; TP"
-                f" {flat.tp} computes every layer with"
-                f" {'all GPUs' if flat.tp > layout.tp else 'one stage of them'}"
+                f"PP {stages} inside one node: requests pass {stages} stages one after the"
+                f" other{idle}; {other if flat.tp > layout.tp else 'the GPUs of one stage hold it'}"
             ),
             at=world.origin("layout.pp"),
             severity="warning" if held and (low or goal) else "info",

@@ -76,10 +76,13 @@ def sent(world: World) -> str:
 
 
 def sent_bytes(world: World) -> int | None:
-    tp, model = world.layout.tp, world.plan.model_facts.only
-    if model is None or not model.num_layers or not model.hidden_size:
+    tp, model, layout = world.layout.tp, world.plan.model_facts.only, world.plan.effective
+    stages = layout.pp.only
+    if model is None or not model.num_layers or not model.hidden_size or not stages:
         return None
-    return 2 * model.num_layers * 2 * (tp - 1) * model.hidden_size * 2 // tp
+    if layout.attention_dp.only not in (None, 1):
+        return None  # other exchanges take the place of these sums
+    return 2 * model.num_layers * 2 * (tp - 1) * model.hidden_size * 2 // (tp * stages)
 
 
 def spanned(world: World) -> int:

@@ -2,10 +2,10 @@
 
 Every rank that is added to a group makes the parts of a layer smaller and the sums between them no
 smaller. Where fewer GPUs hold the model and its requests, several small groups on the same GPUs
-give more tokens a second. "For small models just use one GPU and start several replicas", as a
-maintainer of vLLM puts it (vllm-project/vllm issues 293 and 367). A wide group answers a single
-request sooner: with a goal for latency in `[workload]` (`tpot_ms`, `ttft_ms`) nothing is said, nor
-with fewer requests at a time than there would be groups.
+give more tokens a second; maintainers of vLLM advise one GPU and several replicas for small models
+(vllm-project/vllm issues 293 and 367). A wide group answers a single request sooner: with a goal
+for latency in `[workload]` (`tpot_ms`, `ttft_ms`) nothing is said, nor with fewer requests at a
+time than there would be groups.
 
 A smaller size is one that the engine accepts and that holds the weights and twice the longest
 request, by the memory model less its band. It is reported
@@ -146,7 +146,19 @@ def _held(world: World, size: int) -> bool:
     layout = replace(world.layout, tp=size, nnodes=1)
     if refuses(world.engine, layout, world.model, options=world.options, device=world.device):
         return False
-    return holds(world, layout, ROOM)
+    return holds(world, layout, ROOM) and _serves(world, layout)
+
+
+def _serves(world: World, layout: Layout) -> bool:
+    """The caches of the smaller groups hold the stated requests, where those are stated."""
+    told = world.workload
+    asked, tokens = told.get("concurrency"), told.get("isl", 0) + told.get("osl", 0)
+    if not asked or not tokens:
+        return True
+    each = asked * layout.tp / (_groups(world) * world.layout.tp)
+    rooms = ((sized.made.cache, sized.made.kv - sized.band.below) for sized in world.sized(layout))
+    return all(cache is None or cache.concurrency(max(0, room), tokens) >= each
+               for cache, room in rooms)  # fmt: skip
 
 
 def holds(world: World, layout: Layout, requests: int) -> bool:
