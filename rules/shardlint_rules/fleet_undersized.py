@@ -2,8 +2,9 @@
 
 What one replica gives is bounded by its card and layout. Where the fast end of what was measured
 for such layouts, times the replicas, stays below `[workload] target_tok_s`, or where the stated
-requests, shared out over the replicas, leave each of them slower than `tpot_ms`, the fleet is too
-small. A scaler counts with the most replicas it may start.
+requests, shared out over the replicas, make three quarters of an estimated step longer than
+`tpot_ms`, the fleet is too small (99 of 100 measured replicas took more than that). A scaler counts
+with the most replicas it may start.
 
 Reported only where layouts of this kind were measured (dense models on cards and engines of the
 fit), with `isl` and `osl` and one of these goals in `[workload]`. A goal that no number of replicas
@@ -59,7 +60,7 @@ from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, Rule, ServingPlan, Speed, World, fits
 
-from shardlint_rules.slo_latency_unmet import fastest_step
+from shardlint_rules.slo_latency_unmet import BEST, fastest_step
 
 
 class FleetUndersized(Rule):
@@ -122,7 +123,7 @@ def _too_few(world: World, speed: Speed, copies: int, target: float) -> Iterator
 def _too_slow(world: World, speed: Speed, copies: int, goal: float) -> Iterator[Found]:
     """Of a goal that fewer requests for each replica could reach."""
     alone = fastest_step(world)
-    best = speed.tpot_ms / speed.high
+    best = BEST * speed.step_ms
     if alone is None or alone[0] > goal or best <= goal:
         return
     yield Found(

@@ -2,9 +2,9 @@
 
 A token cannot come sooner than one step of the engine takes with nobody else there: the weights are
 read once, every layer is launched, the ranks exchange their sums. More replicas share out the
-requests, and do not shorten the step. Where even the fast end of what was measured for such
-layouts is slower than `[workload] tpot_ms`, only another layout, fewer bytes of weights or a faster
-card reaches the goal.
+requests, and do not shorten the step. Where even three quarters of the estimated step are more than
+`[workload] tpot_ms`, only another layout, fewer bytes of weights or a faster card reaches the goal:
+of 252 measured replicas with up to eight requests none took less than 0.757 of it.
 
 Reported only where layouts of this kind were measured (dense models on cards and engines of the
 fit), with `isl`, `osl` and `tpot_ms` in `[workload]`.
@@ -33,6 +33,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, Rule, ServingPlan, World, fits, ranks_of
+
+BEST = 0.75
+"""The share of an estimated step that no measured one was below, with few requests."""
 
 
 class SloLatencyUnmet(Rule):
@@ -74,4 +77,4 @@ def fastest_step(world: World) -> tuple[float, float] | None:
     speeds = world.speeds(isl=isl, osl=osl, concurrency=1)
     if not speeds or not all(speed.measured for speed in speeds):
         return None
-    return min((speed.step_ms / speed.high, speed.step_ms) for speed in speeds)
+    return min((BEST * speed.step_ms, speed.step_ms) for speed in speeds)
