@@ -15,8 +15,8 @@ request, by the memory model less its band. It is reported
 - where the ranks have no link but PCIe: an info, a warning above two ranks where one GPU (or the
   boards that a bridge joins) holds it;
 - inside an NVLink domain only where the model of throughput was measured for such layouts, and the
-  smaller group gives a tenth more tokens a second for each GPU: an info. The requests are those of
-  `[workload]`; else of 1,024 + 1,024 tokens, 32 for each GPU and as many as fit;
+  smaller group gives a twentieth more tokens a second for each GPU: an info. The requests are those
+  of `[workload]`; else of 1,024 + 1,024 tokens, 32 for each GPU and as many as fit;
 - elsewhere with `[workload] kind = "batch"` where one GPU holds it: an info, a warning where the
   group also keeps four or more copies of the KV cache.
 
@@ -61,8 +61,8 @@ from shardlint_rules.tp_slow_link import FEW, SLOW
 
 ROOM = 2
 """Longest requests that the cache must hold at the same time, so that nothing gets tight."""
-GAIN = 1.1
-"""More than the model of throughput is off by between two layouts of the measured class."""
+GAIN = 1.05
+"""From here on, of measured pairs of layouts, 98 in 100 were in the order that was estimated."""
 COPIES = 4
 
 
@@ -103,7 +103,7 @@ class TpOversharded(Rule):
         if smaller is None:
             return
         copies = f" × DP {world.layout.dp}" if world.layout.dp > 1 else ""
-        several = f"{world.layout.tp // smaller.tp} groups of TP {smaller.tp}"
+        several = f"{world.layout.tp // smaller.tp} groups of TP {smaller.tp} in place of one"
         yield Found(
             message=(
                 f"TP {world.layout.tp}{copies} is wider than needed: {world.card} holds the model"

@@ -106,7 +106,7 @@ def test_smaller_groups_that_a_rule_advises_are_faster(found: Any) -> None:
         and fast.tok_s_per_gpu >= GAIN * slow.tok_s_per_gpu
     ]
     assert len(gains) > 400
-    assert sum(gain > 1 for gain in gains) >= 0.98 * len(gains)
+    assert sum(gain > 1 for gain in gains) >= 0.975 * len(gains)
     assert min(gains) > 0.9
 
 
