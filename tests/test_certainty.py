@@ -297,3 +297,24 @@ def test_what_a_variable_may_add_is_not_known_and_the_rest_is() -> None:
 def test_what_may_be_any_option_leaves_all_of_them_open(word: str) -> None:
     (plan,) = project(PERHAPS % word, "compose.yaml").plans
     assert not plan.effective.pp.is_known
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["trtllm-serve Qwen/Qwen3-8B --tp_size 0 --pp_size -3 --ep_size 0",
+     "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 0 --dp -2",
+     "lmdeploy serve api_server Qwen/Qwen3-8B --tp 0", "vllm serve Qwen/Qwen3-8B -tp 0 -dp -1",
+     "text-generation-launcher --model-id Qwen/Qwen3-8B --num-shard 0"],
+)  # fmt: skip
+def test_numbers_that_are_no_sizes_make_nothing_fail(command: str) -> None:
+    result = check(f"{command}\n", gpu="H100-SXM-80GB", gpus_per_node=8)
+    assert 1 == result.plans
+    assert "plugin-failed" not in {item.name for item in result.findings}
+
+
+def test_a_device_option_tells_that_no_gpu_is_needed() -> None:
+    line = "python -m sglang.launch_server --model-path meta-llama/Llama-3.2-3B-Instruct --tp 3"
+    assert ["error"] == severities(f"{line}\n", "gpu-count-short", gpus_per_node=1)
+    assert [] == severities(f"{line} --device cpu\n", "gpu-count-short", gpus_per_node=1)
+    (plan,) = project(f"{line} --device=npu\n").plans
+    assert "Ascend" == plan.foreign

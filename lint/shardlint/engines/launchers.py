@@ -155,18 +155,39 @@ def release_in_name(image: str) -> str | None:
     return next((group for group in match.groups() if group), None) if match else None
 
 
-def cpu_build(image: str | None, variables: Iterable[str]) -> bool:
-    """The image or a variable says that the engine runs on CPUs and needs no GPU."""
+def cpu_build(image: str | None, variables: Iterable[str], argv: Sequence[Text] = ()) -> bool:
+    """The image, a variable or `--device` says that the engine runs on CPUs and needs no GPU."""
     named = any(re.search(pattern, (image or "").lower()) for pattern in _data()["cpu_images"])
-    return named or not set(_data()["cpu_variables"]).isdisjoint(variables)
+    told = not set(_data()["cpu_variables"]).isdisjoint(variables)
+    return named or told or device_option(argv) == "cpu"
+
+
+DEVICE_OPTION = "--device"
+
+
+def device_option(argv: Sequence[Text]) -> str | None:
+    """What `--device` says, the last time that it is given."""
+    found: str | None = None
+    for at, word in enumerate(argv):
+        name, equals, value = (word.value or "").partition("=")
+        if name == DEVICE_OPTION:
+            following = argv[at + 1].value if at + 1 < len(argv) else None
+            found = value if equals else following
+    return found
 
 
 def accelerator(
-    image: str | None, variables: Iterable[str], resources: Iterable[str]
+    image: str | None,
+    variables: Iterable[str],
+    resources: Iterable[str],
+    argv: Sequence[Text] = (),
 ) -> str | None:
     """The accelerator on which an engine runs other code than on GPUs of NVIDIA and AMD."""
     named, names, units = (image or "").lower(), tuple(variables), tuple(resources)
+    device = device_option(argv)
     for name, row in _data()["accelerators"].items():
+        if device is not None and device in row["devices"]:
+            return str(name)
         if any(re.search(pattern, named) for pattern in row["images"]):
             return str(name)
         if _full(row["variables"], names) or _full(row["resources"], units):

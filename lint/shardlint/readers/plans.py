@@ -154,8 +154,23 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
         if (found := joined(launch, reading, host.find)) is not None:
             launch, options = found
             reading = engine.read(launch, releases) or reading
+        reading = replace(reading, layout=_of_sizes(reading.layout))
         return _plan(engine, reading, launch, host, releases, options)
     return None
+
+
+SIZES = ("tp", "pp", "dp", "dp_local", "attention_dp", "pcp", "dcp", "moe_tp", "nnodes")
+
+
+def _of_sizes(layout: LayoutFacts) -> LayoutFacts:
+    """The layout without numbers that are no sizes: what an engine makes of them is not known."""
+    changed: dict[str, Known[Any]] = {}
+    for name in SIZES:
+        fact: Known[Any] = getattr(layout, name)
+        wrong = [value for value in fact.values if isinstance(value, int) and value < 1]
+        if wrong:
+            changed[name] = Known.unknown(f"{wrong[0]} is no number of ranks", fact.origin)
+    return replace(layout, **changed) if changed else layout
 
 
 def absorbed(plans: Iterable[ServingPlan]) -> tuple[Absorbed, ...]:
@@ -289,8 +304,9 @@ def _placement(
         env=MappingProxyType({**placement.env, **shown}),
         device_ids=ids,
         device_kind=Known.of("mig", ids.origin) if slices else narrowed.device_kind,
-        wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env),
-        foreign=placement.foreign or accelerator(launch.image.only, env, placement.asked),
+        wants_gpu=placement.wants_gpu and not cpu_build(launch.image.only, env, launch.argv),
+        foreign=placement.foreign
+        or accelerator(launch.image.only, env, placement.asked, launch.argv),
     )
 
 
