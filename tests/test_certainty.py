@@ -318,3 +318,25 @@ def test_a_device_option_tells_that_no_gpu_is_needed() -> None:
     assert [] == severities(f"{line} --device cpu\n", "gpu-count-short", gpus_per_node=1)
     (plan,) = project(f"{line} --device=npu\n").plans
     assert "Ascend" == plan.foreign
+
+
+def test_a_compute_domain_joins_the_nodes_by_nvlink() -> None:
+    text = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: l}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        resourceClaims: [{name: compute-domain-channel, resourceClaimTemplateName: c}]
+        containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.20.0
+          args: [Qwen/Qwen3-32B, -tp, "8", --nnodes, "2", --node-rank, $(LWS_WORKER_INDEX)]
+          resources: {limits: {nvidia.com/gpu: 4}, claims: [{name: compute-domain-channel}]}
+"""
+    assert [] == severities(text, "tp-cross-node", "l.yaml")
+    other = text.replace("compute-domain-channel", "network")
+    assert ["warning"] == severities(other, "tp-cross-node", "l.yaml")

@@ -1418,3 +1418,26 @@ def test_output_that_cannot_be_encoded_is_escaped(folder: Path) -> None:
     )
     assert (1, b"") == (done.returncode, done.stderr)
     assert b"TP 8 \\u2192 TP 4 \\xd7 DP 2" in done.stdout
+
+
+def test_recommend_writes_nothing_of_experts_that_a_model_does_not_have() -> None:
+    Path("d.yaml").write_text(
+        """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: v}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+      - name: v
+        image: lmsysorg/sglang:v0.5.5
+        command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B, --tp, "8"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+""",
+        encoding="utf-8",
+    )
+    shown = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--diff")
+    assert 0 == shown.exit_code, shown.output
+    assert '--tp, "1"]' in shown.stdout

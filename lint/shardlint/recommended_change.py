@@ -128,7 +128,9 @@ class PlannedChange:
         wanted |= self._pods(item.estimate.gpus, per_node)
         wanted["replicas"] = item.fleet.replicas
         wanted |= item.settings
-        return {name: value for name, value in wanted.items() if _now(plan, name) != value}
+        return {
+            name: value for name, value in wanted.items() if not _is(name, _now(plan, name), value)
+        }
 
     def _pods(self, gpus: int, per_node: int) -> dict[str, int]:
         """GPUs of one pod of a replica; the number of pods is left alone."""
@@ -147,6 +149,13 @@ class PlannedChange:
 
 def _errors(project: Project) -> list[Finding]:
     return [each for each in lint(project).result.findings if each.severity == "error"]
+
+
+def _is(name: str, now: Any, value: Any) -> bool:
+    """Whether a field has a value already; engines without experts to share say so differently."""
+    off = (None, False, 0, 1)
+    on = now is True or value is True
+    return now == value or (name == "ep" and not on and now in off and value in off)
 
 
 def _now(plan: ServingPlan, name: str) -> Any:

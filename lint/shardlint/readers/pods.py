@@ -239,6 +239,20 @@ def _image(node: Node | None, holes: Holes) -> Known[str]:
     return Known.unknown(reason, node.origin) if reason else holes.restored(node.text()).known()
 
 
+NVLINK_RACK = 72
+"""GPUs of a rack whose NVLink reaches over its nodes."""
+
+
+def _compute_domain(spec: Node | None) -> Node | None:
+    """The claim of a channel between nodes of such a rack (NVIDIA k8s-dra-driver-gpu)."""
+    claims = spec.get("resourceClaims") if spec is not None else None
+    for claim in claims.items if claims is not None else ():
+        names = (claim.string("name"), claim.string("resourceClaimTemplateName"))
+        if any("compute-domain" in name for name in names if name):
+            return claim
+    return None
+
+
 def _words(node: Node | None, env: Mapping[str, Text], holes: Holes) -> tuple[Text, ...]:
     if node is None:
         return ()
@@ -274,6 +288,8 @@ def host_of(
         fields["device_kind"] = fields["device_kind"].or_default(claimed.kind(requests))
         if label.is_unset:
             label, device = claimed.card(requests, context)
+    if (domain := _compute_domain(spec)) is not None:
+        fields["link_domain"] = Known.of(NVLINK_RACK, domain.origin, how="derived")
     kinds = {item.kind for item in device.values}
     if kinds == {"mig"} or kinds == {"shared"}:
         fields["device_kind"] = device.map(lambda item: item.kind)
