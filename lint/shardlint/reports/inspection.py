@@ -326,7 +326,10 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
         return f"{inside} × DP {layout.dp} on CPUs" if layout.dp > 1 else f"{inside} on CPUs"
     gpus = counted(ranks.gpus, "GPU")
     if ranks.engines == 1:
-        return f"{inside} = {gpus}" + ("; one lost GPU stops all" if ranks.gpus > 1 else "")
+        wide = layout.tp * layout.pp * layout.pcp
+        copies = f" × DP {layout.dp}" if wide * layout.dp == ranks.gpus > wide else ""
+        lost = "; one lost GPU stops all" if ranks.gpus > 1 else ""
+        return f"{inside}{copies} = {gpus}{lost if not copies else ''}"
     if ranks.engines * ranks.world_size > ranks.gpus:  # they lie inside of one world
         groups = f"{layout.attention_dp} groups of attention of {ranks.attention_tp}"
         copies = f" × DP {layout.dp}" if layout.dp > 1 else ""
