@@ -139,6 +139,31 @@ def test_one_server_leaves_nothing_to_choose() -> None:
     assert findings(text, "nginx.conf") == []
 
 
+def test_streams_have_no_headers() -> None:
+    block = NGINX.replace("METHOD", "").replace("http {", "stream {")
+    text = block.replace("location / { proxy_pass http://llm; }", "proxy_pass llm;")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.engines, [offer.cures for offer in router.offers]) == (False, ["skew"])
+    assert findings(text, "nginx.conf") == []
+
+
+@pytest.mark.parametrize("word", ["backup", "slow_start=30s"])
+def test_no_hash_beside_what_nginx_refuses_with_it(word: str) -> None:
+    text = NGINX.replace("METHOD", "server 127.0.0.1:8000;").replace("8002;", f"8002 {word};")
+    (router,) = routers(text, "nginx.conf")
+    assert [offer.cures for offer in router.offers] == ["skew"]
+    assert findings(text, "nginx.conf") == [("routing-blind", "warning")]
+
+
+def test_a_single_upstream_of_no_such_name_is_assumed_to_serve() -> None:
+    for name, confidence in (("web", "assumed"), ("llm", "certain")):
+        text = NGINX.replace("METHOD", "").replace("llm", name)
+        (finding,) = lint(Project.of_texts(setup(workload=CHAT), {"a.conf": text})).result.findings
+        assert (finding.name, finding.confidence) == ("routing-blind", confidence)
+    text = NGINX.replace("METHOD", "").replace("8002", "5432")
+    assert findings(text, "nginx.conf") == []
+
+
 def test_servers_that_a_template_fills_in_are_not_counted() -> None:
     text = "upstream llm {\n{% for h in hosts %}\n    server {{ h }}:80;\n{% endfor %}\n}\n"
     (router,) = routers(text, "nginx.conf.j2")
@@ -229,6 +254,50 @@ def test_haproxy_is_given_a_hash_of_a_session(balance: str) -> None:
         done = subprocess.run([program, "-c", "-f", "/dev/stdin"], input=after, text=True,
                               capture_output=True, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mode", ["mode tcp", "option tcplog"])
+def test_a_backend_that_sees_no_requests_gets_no_hash_of_a_header(mode: str) -> None:
+    for balance in ("balance roundrobin", "balance leastconn", "balance uri", "balance hdr(x-a)"):
+        text = HAPROXY.replace("BALANCE", balance).replace("mode http", mode)
+        (router,) = routers(text, "haproxy.cfg")
+        assert (router.offers, router.engines, router.remarks) == ((), False, ())
+        assert findings(text, "haproxy.cfg") == []
+        own = text.replace("backend vllm\n    b", "backend vllm\n    mode http\n    b")
+        (router,) = routers(own, "haproxy.cfg")
+        assert router.engines
+
+
+def test_defaults_by_their_name() -> None:
+    text = "defaults web\n  mode http\n" + HAPROXY.replace("mode http", "mode tcp")
+    text = text.replace("BALANCE", "balance roundrobin")
+    assert findings(text, "haproxy.cfg") == []
+    text = text.replace("backend vllm\n", "backend vllm from web\n")
+    assert findings(text, "haproxy.cfg") == [("routing-blind", "warning")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("check\n", "check\n    option pgsql-check\n"), ("8002", "5432")],
+)
+def test_a_database_of_that_name_is_no_engine(change: tuple[str, str]) -> None:
+    text = HAPROXY.replace("BALANCE", "balance roundrobin").replace(*change)
+    assert findings(text, "haproxy.cfg") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "bounded"),
+    [("hash-type consistent\n    hash-balance-factor 150", True),
+     ("hash-type consistent\n    hash-balance-factor 0", False),
+     ("hash-type consistent", False), ("hash-balance-factor 150", False)],
+)  # fmt: skip
+def test_a_bound_on_the_load_of_haproxy(more: str, bounded: bool) -> None:
+    text = HAPROXY.replace("BALANCE", f"balance hdr(x-a)\n    {more}")
+    (router,) = routers(text, "haproxy.cfg")
+    assert router.awareness == ({"session", "load"} if bounded else {"session"})
+    whale = {"kind": "chat", "isl": 64_000}
+    found = lint(Project.of_texts(setup(workload=whale), {"haproxy.cfg": text})).result.findings
+    assert [item.name for item in found] == ([] if bounded else ["whale-session"])
 
 
 # --------------------------------------------------------------------------------------- Envoy

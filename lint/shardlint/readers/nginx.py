@@ -1,13 +1,15 @@
 """nginx: each `upstream` block is a router among its servers.
 
 Facts of routing, section 1 (nginx/documentation, HTTP load balancing, at 76d2906): without a method
-servers take turns. A configuration is a file, a template of one, or an entry of a ConfigMap.
+servers take turns. In `stream` no requests are seen, nor any headers. A configuration is a file,
+a template of one, or an entry of a ConfigMap.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -29,9 +31,17 @@ SERVING: Final = re.compile(
 )
 """Words in the names of upstreams, servers and paths that serve language models."""
 
+OTHER_PORTS: Final = frozenset(
+    {21, 22, 25, 53, 110, 123, 143, 389, 465, 514, 587, 636, 993, 995, 1433, 1521, 1883, 2181, 2379,
+     3306, 4222, 5432, 5672, 6379, 6432, 6443, 9042, 9092, 11211, 26379, 27017}
+)  # fmt: skip
+"""Ports of databases, queues, mail and names, at which nobody speaks HTTP."""
+
 PAGES: Final = ("root", "index", "try_files", "fastcgi_pass", "uwsgi_pass", "scgi_pass")
 """Directives of servers of pages: what they pass on is taken for no engine, unless its name says
 so. A file with one upstream and nothing else is taken for one."""
+
+GUESSED: Final = "the servers of the file's one upstream are engines"
 
 METHODS: Final = ("least_conn", "least_time", "ip_hash", "hash", "random", "sticky")
 LONG: Final = 600
@@ -83,9 +93,18 @@ def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
     workers = next((item for item in every if item.name == "worker_processes"), None)
     blocks = [item for item in every if item.name == "upstream" and item.inside is not None]
     pages = any(item.name in PAGES for item in every)
+    streams = [item for item in found if item.name == "stream"]
+    raw = {item.words[0].span for item in _walk(streams) if item.name == "upstream"}
     for block in blocks:
-        engines = _serves(block) or (len(blocks) == 1 and not pages)
-        yield _Upstream(source, text, block, workers, path, engines).router()
+        http = block.words[0].span not in raw and not any(
+            speaks_otherwise(item.arguments[0].text)
+            for item in block.block
+            if item.name == "server" and item.arguments
+        )
+        named = http and _serves(block)
+        engines = named or (http and len(blocks) == 1 and not pages)
+        router = _Upstream(source, text, block, workers, path, engines, http).router()
+        yield router if named else replace(router, assumes=(GUESSED,))
 
 
 SAME_PATH: Final = "all requests have the path of the API, so that one server gets them all"
@@ -94,6 +113,12 @@ SAME_PATH: Final = "all requests have the path of the API, so that one server ge
 def _is_path(key: str) -> bool:
     """The key of a hash that looks at the path of a request alone."""
     return "uri" in key and "http" not in key and "arg" not in key
+
+
+def speaks_otherwise(address: str) -> bool:
+    """The port is that of another protocol than HTTP."""
+    port = address.rpartition(":")[2]
+    return port.isdigit() and len(port) < 6 and int(port) in OTHER_PORTS
 
 
 def _walk(found: Sequence[Directive]) -> Iterator[Directive]:
@@ -111,10 +136,10 @@ def _serves(block: Directive) -> bool:
 class _Upstream:
     def __init__(
         self, source: Source, text: Mapped, block: Directive, workers: Directive | None,
-        path: str, engines: bool,
+        path: str, engines: bool, http: bool,
     ) -> None:  # fmt: skip
         self.source, self.text, self.block, self.workers = source, text, block, workers
-        self.path, self.engines = path, engines
+        self.path, self.engines, self.http = path, engines, http
         self.name = block.arguments[0].text if block.arguments else ""
         self.servers = [item for item in block.block if item.name == "server"]
         self.methods = [item for item in block.block if item.name in METHODS and not item.maybe]
@@ -225,7 +250,7 @@ class _Upstream:
     def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
         if not self.text.literal:
             return
-        if "session" not in awareness:
+        if self.http and "session" not in awareness and not self._hashless():
             constant = any(True for _ in self._keys())
             yield Offer(
                 cures="session_key" if constant else "routing",
@@ -240,6 +265,11 @@ class _Upstream:
             zone = f"zone {self.name} 64k"
             yield Offer(cures="skew", title=f"`{zone};`", delta={"add_flag": zone},
                         site=MadeSite(lambda _: self._first(zone)))  # fmt: skip
+
+    def _hashless(self) -> bool:
+        """What nginx refuses beside a hash: spare servers, and those that start slowly."""
+        words = [word.text for item in self.servers for word in item.arguments]
+        return any(word == "backup" or word.startswith("slow_start=") for word in words)
 
     def _method(self, words: str) -> list[Edit]:
         if not self.methods:
