@@ -300,6 +300,22 @@ def test_a_bound_on_the_load_of_haproxy(more: str, bounded: bool) -> None:
     assert [item.name for item in found] == ([] if bounded else ["whale-session"])
 
 
+def in_config_map(text: str, key: str) -> str:
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: front}\ndata:\n"
+    return f"{head}  {key}: |\n{lines}"
+
+
+def test_haproxy_in_a_config_map_is_edited_there() -> None:
+    plain = HAPROXY.replace("BALANCE", "balance roundrobin")
+    after, word = fixed(in_config_map(plain, "haproxy.cfg"), "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(plain, "haproxy.cfg", "routing-blind")
+    assert after == in_config_map(alone, "haproxy.cfg")
+    folded = in_config_map(plain, "haproxy.cfg").replace(": |", ": >")
+    assert all(not router.offers for router in routers(folded, "cm.yaml"))
+
+
 # --------------------------------------------------------------------------------------- Envoy
 
 
@@ -352,6 +368,20 @@ def test_envoy(policy: str, hashes: str, expected: Any, found: list[str]) -> Non
     for rule in found:
         _, word = fixed(text, "envoy.yaml", rule)
         assert word == "session-hash"
+
+
+def test_envoy_in_a_config_map_is_edited_there() -> None:
+    text = in_config_map(envoy(), "envoy.yaml")
+    after, word = fixed(text, "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(envoy(), "envoy.yaml", "routing-blind")
+    assert after == in_config_map(alone, "envoy.yaml")
+
+
+def test_a_bound_on_the_load_of_envoy() -> None:
+    bound = "    common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 120}}\n"
+    (router,) = routers(envoy(f"    lb_policy: MAGLEV\n{bound}", HASHED), "envoy.yaml")
+    assert router.awareness == {"session", "load"}
 
 
 def test_a_cluster_that_a_picker_chooses_for_is_not_judged() -> None:
@@ -614,6 +644,48 @@ def test_litellm(settings: str, expected: Any, found: list[str]) -> None:
 def test_deployments_of_a_provider_are_not_ours_to_balance() -> None:
     text = "model_list:\n" + "- {model_name: gpt, litellm_params: {model: azure/gpt}}\n" * 3
     assert findings(text, "litellm.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "choices"),
+    [
+        ("order: 1", "order: 2", 1),
+        ("order: 1", "order: 1", 2),
+        ("order: 2", "rpm: 5", 1),
+        ("weight: 1", "weight: 0", None),
+        ("api_base: http://one:8000/v1/", "api_base: http://one:8000/v1", 1),
+        ("model: azure/m", "model: azure/m", 0),
+        ("model: openai/bge-m3", "model: openai/bge-m3", 0),
+        ("api_base: https://api.deepseek.com/v1", "api_base: https://a.openai.azure.com", 0),
+    ],
+)
+def test_what_is_no_choice_of_litellm(first: str, second: str, choices: int | None) -> None:
+    text = LITELLM
+    for part in (first, second):
+        key = part.partition(":")[0]
+        kept = {"model": "hosted_vllm/m", "api_base": f"http://h{len(text)}:8000/v1"}
+        lines = [f"{name}: {value}" for name, value in kept.items() if name != key]
+        text += "- model_name: x\n  litellm_params: {" + ", ".join([*lines, part]) + "}\n"
+    text = "model_list:\n" + text.removeprefix(LITELLM)
+    (router,) = routers(text, "litellm.yaml")
+    assert router.choices.only == choices
+    assert findings(text, "litellm.yaml") == (
+        [("routing-blind", "warning")] if choices == 2 else []
+    )
+
+
+def test_embeddings_of_litellm_have_no_turns() -> None:
+    text = LITELLM.replace("/v1}", "/v1}\n  model_info: {mode: embedding}")
+    assert findings(text, "litellm.yaml") == []
+    text = text.replace("mode: embedding", "mode: chat")
+    assert findings(text, "litellm.yaml") == [("routing-blind", "warning")]
+
+
+def test_litellm_in_a_config_map_is_edited_there() -> None:
+    after, word = fixed(in_config_map(LITELLM, "config.yaml"), "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(LITELLM, "litellm.yaml", "routing-blind")
+    assert after == in_config_map(alone, "config.yaml")
 
 
 TRAEFIK = """\

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -19,9 +20,13 @@ from shardlint.known import Known
 from shardlint.plan import Offer, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite
+from shardlint.readers.inner_yaml import is_literal
 from shardlint.readers.nginx import SAME_PATH, SERVING, speaks_otherwise
+from shardlint.readers.objects import read_objects
+from shardlint.readers.yaml_files import yaml_like
+from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
-from shardlint.source import Edit, Origin, Source, Span
+from shardlint.source import Edit, Mapped, Origin, Source, Span
 
 SECTIONS: Final = ("global", "defaults", "frontend", "backend", "listen", "peers", "resolvers",
                    "userlist", "cache", "program", "ring", "mailers", "http-errors")  # fmt: skip
@@ -62,26 +67,47 @@ class HaproxyReader:
     look: bytes | None = None
 
     def accepts(self, source: Source) -> bool:
-        suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
-        if suffix in OTHER_TEXTS or _SECTION.search(source.text) is None:
+        in_object = yaml_like(source) and "ConfigMap" in source.text
+        if (_is_other(source) and not in_object) or _SECTION.search(source.text) is None:
             return False
         return _SERVER.search(source.text) is not None
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
         if source.line_count > MOST_LINES:
             return ReadResult(skipped=f"more than {MOST_LINES:,} lines")
-        sections = list(_sections(source))
-        backends = [item for item in sections if item.kind in ("backend", "listen")]
-        backends = [item for item in backends if list(item.named("server", "server-template"))]
-        last, named = NO_DEFAULTS, {}
-        routers = []
-        for section in sections:
-            if section.kind == "defaults":
-                last = named[section.title] = section
-            elif section in backends:
-                source_of = named.get(section.parent, NO_DEFAULTS) if section.parent else last
-                routers.append(_Balanced(source, section, source_of).router())
-        return ReadResult(routers=tuple(routers))
+        if _is_other(source):
+            return read_objects(self, source, context)
+        whole = Mapped.slice_of(source.text, Span(0, len(source.text)))
+        return ReadResult(routers=tuple(_routers(source, whole, "0:")))
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """Entries of a ConfigMap."""
+        data = node.get("data") if node.string("kind") == "ConfigMap" else None
+        found: list[Router] = []
+        for key, value in data.entries() if data is not None else ():
+            mapped = value.text().mapped if value.kind == "scalar" else None
+            if mapped is not None and _SECTION.search(mapped.text):
+                mapped = replace(mapped, literal=is_literal(value, mapped))
+                found += _routers(value.source, mapped, f"{path}/data/{key.value}")
+        return ReadResult(routers=tuple(found))
+
+
+def _is_other(source: Source) -> bool:
+    suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
+    return suffix in OTHER_TEXTS
+
+
+def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
+    sections = list(_sections(source, text))
+    last, named = NO_DEFAULTS, {}
+    for section in sections:
+        if section.kind == "defaults":
+            last = named[section.title] = section
+        elif section.kind in ("backend", "listen") and list(
+            section.named("server", "server-template")
+        ):
+            defaults = named.get(section.parent, NO_DEFAULTS) if section.parent else last
+            yield _Balanced(source, section, defaults, path, text.literal).router()
 
 
 # ---------------------------------------------------------------------------------------- text
@@ -129,11 +155,13 @@ class _Section:
 NO_DEFAULTS: Final = _Section(_Line((("defaults", Span(0, 0)),), ""), ())
 
 
-def _sections(source: Source) -> Iterator[_Section]:
+def _sections(source: Source, text: Mapped) -> Iterator[_Section]:
     head: _Line | None = None
     lines: list[_Line] = []
-    for number in range(1, source.line_count + 1):
-        line = _line(source, number)
+    start = 0
+    for row in text.text.splitlines(keepends=True):
+        line = _line(source, text, start, start + len(row))
+        start += len(row)
         if line is None:
             continue
         if line.name in SECTIONS:
@@ -146,21 +174,21 @@ def _sections(source: Source) -> Iterator[_Section]:
         yield _Section(head, tuple(lines))
 
 
-def _line(source: Source, number: int) -> _Line | None:
-    span, words = source.line_span(number), []
-    text, at = source.text, span.start
-    while at < span.end:
-        found = _WORD.match(text, at, span.end)
+def _line(source: Source, text: Mapped, at: int, end: int) -> _Line | None:
+    words = []
+    while at < end:
+        found = _WORD.match(text.text, at, end)
         if found is not None:
-            words.append((found.group().strip("\"'"), Span(*found.span())))
+            words.append((found.group().strip("\"'"), text.span(*found.span())))
             at = found.end()
-        elif text[at] == "#":
+        elif text.text[at] == "#":
             break
         else:
             at += 1
     if not words:
         return None
-    return _Line(tuple(words), text[span.start : words[0][1].start])
+    before = source.text[: words[0][1].start].rpartition("\n")[2]
+    return _Line(tuple(words), before)
 
 
 # -------------------------------------------------------------------------------------- router
@@ -169,8 +197,11 @@ def _line(source: Source, number: int) -> _Line | None:
 class _Balanced:
     """A section with servers, and the `defaults` that it takes what it does not say from."""
 
-    def __init__(self, source: Source, section: _Section, defaults: _Section) -> None:
+    def __init__(
+        self, source: Source, section: _Section, defaults: _Section, path: str, literal: bool
+    ) -> None:
         self.source, self.section, self.defaults = source, section, defaults
+        self.path, self.literal = path, literal
         self.own = next(section.named("balance"), None)
         self.servers = [line for line in section.named("server") if len(line.words) > 2]
         self.sticks = any(True for _ in section.named("stick", "stick-table", "cookie"))
@@ -192,7 +223,7 @@ class _Balanced:
         count: Known[int] = Known.of(len(live), how="derived")
         if template:
             count = Known.unknown("server-template fills in the servers")
-        path = f"0:/{section.kind}/{section.title}"
+        path = f"{self.path}/{section.kind}/{section.title}"
         return Router(
             id=f"{self.source.name}#{path}",
             name=section.title,
@@ -254,7 +285,7 @@ class _Balanced:
 
     def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
         hashed = any(self.section.named("hash-type"))
-        if not self.http or "session" in awareness or self.sticks or hashed:
+        if not (self.http and self.literal) or "session" in awareness or self.sticks or hashed:
             return
         constant = self.own is not None and _first(self.own) == "uri"
         yield Offer(

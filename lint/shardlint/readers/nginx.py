@@ -23,7 +23,9 @@ from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Mapped, Origin, Source, Span
 
-UPSTREAM: Final = re.compile(r"^[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE)
+UPSTREAM: Final = re.compile(
+    r"(?:^|[{;])[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE
+)
 SERVING: Final = re.compile(
     r"vllm|sglang|\btgi|llm|ollama|lmdeploy|openai|inference|trt-?llm|llama|qwen|\bgpt|mistral|"
     r"deepseek|gemma|chat[/_-]?completions|/v1/(chat|completions)",
