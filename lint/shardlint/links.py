@@ -7,11 +7,13 @@ in the same folder, else in one file alone; matches in several far files say not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from shardlint.engine import Balancer, Engine
+from shardlint.models.names import converses
 from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.record import record
 from shardlint.source import Origin
@@ -227,18 +229,23 @@ def _skewed(router: Router, before: Router) -> Router:
 
 @record(kw_only=True)
 class Around:
-    """A router, all plans behind it, the routers before it, and those beside it."""
+    """A router, all plans behind it, the routers before it, and those beside it.
+
+    `turnless` are the ids of plans whose requests are no turns of a conversation.
+    """
 
     router: Router
     plans: tuple[ServingPlan, ...]
     before: tuple[Router, ...]
     beside: tuple[Router, ...]
+    turnless: frozenset[str] = frozenset()
 
 
 def around(plans: Iterable[ServingPlan], routers: Sequence[Router]) -> Iterator[Around]:
     """Each router with what stands around it."""
     by_id = {plan.id: plan for plan in plans}
     fronts = {router.id: router for router in routers}
+    turnless = frozenset(plan.id for plan in by_id.values() if not has_turns(plan))
     senders: dict[str, list[Router]] = {}
     for router in routers:
         for name in router.backends:
@@ -256,7 +263,36 @@ def around(plans: Iterable[ServingPlan], routers: Sequence[Router]) -> Iterator[
             plans=tuple(by_id[name] for name in reached if name in by_id),
             before=tuple(senders.get(router.id, ())),
             beside=tuple(beside.values()),
+            turnless=turnless,
         )
+
+
+TASKS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
+    "--task": frozenset({"embed", "embedding", "classify", "score", "reward", "rerank", "encode",
+                         "pooling", "plugin", "transcription"}),
+    "--runner": frozenset({"pooling"}),
+    "--convert": frozenset({"embed", "classify", "reward"}),
+})  # fmt: skip
+"""Options, and their values that ask for vectors, scores or transcripts."""
+
+ENDS: Final = ("ForSequenceClassification", "ForTokenClassification", "ForRewardModel",
+               "ForProcessRewardModel", "ForMaskedLM", "BertModel")  # fmt: skip
+"""Ends of architectures that sample no tokens."""
+
+
+def has_turns(plan: ServingPlan) -> bool:
+    """Its requests may be turns of a conversation: not of vectors, scores, transcripts."""
+    for flag in plan.flags:
+        asked = TASKS.get(flag.flag or "", frozenset())
+        if flag.value is not None and flag.value.value in asked:
+            return False
+        if flag.flag == "--is-embedding" and not flag.negated:
+            return False
+    facts = plan.model_facts.only
+    if facts is not None and (facts.architecture or "").endswith(ENDS):
+        return False
+    name = plan.model.only or (facts.id if facts is not None else "")
+    return converses(name)
 
 
 def _reached(router: Router, fronts: dict[str, Router]) -> dict[str, None]:

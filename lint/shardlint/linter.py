@@ -94,7 +94,7 @@ class _Collected:
             self.routed = tuple(
                 RouterWorld(
                     router=item.router, plans=item.plans, before=item.before, beside=item.beside,
-                    workload=self.workload,
+                    turnless=item.turnless, workload=self.workload,
                 )
                 for item in links.around(project.plans, project.routers)
             )  # fmt: skip

@@ -87,9 +87,9 @@ def choice(world: RouterWorld) -> Choice | None:
         if listed is None and not router.choices.is_unset:
             return None
         return Choice(listed, ())
-    if not any(caches(plan) for plan in world.plans):
+    plans = _most([plan for plan in world.plans if plan.id not in world.turnless])
+    if not plans:
         return None
-    plans = _most(world.plans)
     count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)

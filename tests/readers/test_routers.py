@@ -458,6 +458,39 @@ def test_the_ingress_of_nginx_chooses_in_place_of_the_service(
         assert 'nginx.ingress.kubernetes.io/upstream-hash-by: "$http_x_session_id"' in after
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["Qwen/Qwen3-Embedding-8B", "BAAI/bge-reranker-v2-m3", "openai/whisper-large-v3",
+     'Qwen/Qwen3-8B", "--task", "embed', 'Qwen/Qwen3-8B", "--runner", "pooling',
+     'Qwen/Qwen3-8B", "--convert=embed', "Qwen/Qwen3-ASR-1.7B"],
+)  # fmt: skip
+def test_servers_of_vectors_and_transcripts_have_no_turns(words: str) -> None:
+    assert findings(PODS, "k.yaml") == [("routing-blind", "warning")]
+    pods = PODS.replace("v0.33.0", "v0.11.0") if "--task" in words else PODS
+    assert findings(pods.replace("Qwen/Qwen3-8B", words), "k.yaml") == []
+
+
+def test_ranks_of_an_embedding_server_have_no_turns() -> None:
+    command = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --dp 4"
+    assert findings(f"{command}\n", "run.sh") == [("routing-blind", "warning")]
+    assert findings(f"{command} --is-embedding\n", "run.sh") == []
+
+
+@pytest.mark.parametrize("name", ["embeddings-of-vllm", "vllm-reranker", "tei"])
+def test_a_balancer_of_embeddings_by_its_name(name: str) -> None:
+    text = NGINX.replace("METHOD", "").replace("llm", name)
+    assert findings(text, "nginx.conf") == []
+    text = HAPROXY.replace("BALANCE", "balance roundrobin").replace("vllm", name)
+    assert findings(text, "haproxy.cfg") == []
+
+
+def test_nobody_asks_a_model_at_the_port_of_its_metrics() -> None:
+    text = PODS.replace("{port: 80,", "{name: metrics, port: 80,")
+    assert findings(text, "k.yaml") == []
+    text = PODS.replace("{port: 80,", "{name: http, port: 80,")
+    assert findings(text, "k.yaml") == [("routing-blind", "warning")]
+
+
 def test_an_ingress_that_sends_to_the_service_makes_addresses_useless() -> None:
     note = NOTE.format('service-upstream: "true"')
     sticky = PODS.replace("ports:", "sessionAffinity: ClientIP, ports:")
@@ -779,6 +812,18 @@ def test_a_command_in_a_script(command: str, expected: Any) -> None:
     assert (router.policy.only, router.explicit) == expected
     if "worker-urls" in command or "static" in command:
         assert router.choices.only == 2
+
+
+def test_a_router_that_starts_its_engines_is_the_one_that_chooses() -> None:
+    command = "python3 -m sglang_router.launch_server --model-path Qwen/Qwen3-8B --dp-size 4"
+    (router,) = routers(f"{command}\n", "run.sh")
+    assert facts(router) == ("cache_aware", False, {"prefix", "load"})
+    assert router.choices.only == 4
+    assert findings(f"{command}\n", "run.sh") == []
+    blind = f"{command} --router-policy round_robin\n"
+    assert findings(blind, "run.sh") == [("routing-blind", "warning")]
+    after, word = fixed(blind, "run.sh", "routing-blind")
+    assert (word, after) == ("prefix-aware", f"{command} --router-policy cache_aware\n")
 
 
 def test_two_programs_of_one_name_are_told_apart() -> None:

@@ -24,6 +24,7 @@ SGLANG_METHODS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
 })  # fmt: skip
 """What a method looks at; the last two are names of older releases."""
 
+BEHIND_ROUTER: Final = ("sglang_router.launch_server", "smg.launch_server")
 SGLANG_DEFAULT: Final = "round_robin"
 
 
@@ -48,7 +49,12 @@ def of_vllm(plan: ServingPlan) -> Router | None:
 
 
 def of_sglang(plan: ServingPlan) -> Router | None:
-    """The method that is stated, else each rank in its turn."""
+    """The method that is stated, else each rank in its turn.
+
+    The launcher of SGLang's router makes a server of its own for each rank, behind that router.
+    """
+    if any(word.value in BEHIND_ROUTER for word in plan.argv):
+        return None
     stated = option(plan.argv, "--load-balance-method")
     ranks = plan.layout.dp
     word = stated.value if stated is not None else None

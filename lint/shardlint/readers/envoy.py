@@ -17,7 +17,7 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite, Tree, add_entry
 from shardlint.readers.inner_yaml import inner, nodes_of
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.nginx import SERVING
+from shardlint.readers.nginx import serve_models
 from shardlint.readers.objects import read_objects
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node
@@ -92,7 +92,7 @@ class _Envoy:
 
     def _serves(self, cluster: Node) -> bool:
         names = [cluster.string("name") or "", *_addresses(cluster)]
-        return any(SERVING.search(name) for name in names)
+        return serve_models(names)
 
     def _router(self, cluster: Node, at: int, engines: bool) -> Router:
         stated = cluster.get("lb_policy")

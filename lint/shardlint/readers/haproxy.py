@@ -21,7 +21,7 @@ from shardlint.plan import Offer, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite
 from shardlint.readers.inner_yaml import is_literal
-from shardlint.readers.nginx import SAME_PATH, SERVING, speaks_otherwise
+from shardlint.readers.nginx import SAME_PATH, serve_models, speaks_otherwise
 from shardlint.readers.objects import read_objects
 from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node
@@ -253,7 +253,7 @@ class _Balanced:
             return False
         lines = section.named("server", "server-template")
         names = [section.title, *(word for line in lines for word, _ in line.words)]
-        return any(SERVING.search(name) for name in names)
+        return serve_models(names)
 
     def _policy(self, line: _Line | None) -> tuple[Known[str], frozenset[str], bool]:
         if line is None or len(line.words) < 2:

@@ -8,7 +8,7 @@ a template of one, or an entry of a ConfigMap.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -32,6 +32,11 @@ SERVING: Final = re.compile(
     re.IGNORECASE,
 )
 """Words in the names of upstreams, servers and paths that serve language models."""
+
+NO_TURNS: Final = re.compile(
+    r"embed|rerank|whisper|transcri|(?<![a-z0-9])(?:tei|asr|tts|stt)(?![a-z0-9])", re.IGNORECASE
+)
+"""Words in the names of servers of vectors, scores and speech, whose requests share no prefix."""
 
 OTHER_PORTS: Final = frozenset(
     {21, 22, 25, 53, 110, 123, 143, 389, 465, 514, 587, 636, 993, 995, 1433, 1521, 1883, 2181, 2379,
@@ -98,13 +103,11 @@ def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
     streams = [item for item in found if item.name == "stream"]
     raw = {item.words[0].span for item in _walk(streams) if item.name == "upstream"}
     for block in blocks:
-        http = block.words[0].span not in raw and not any(
-            speaks_otherwise(item.arguments[0].text)
-            for item in block.block
-            if item.name == "server" and item.arguments
-        )
-        named = http and _serves(block)
-        engines = named or (http and len(blocks) == 1 and not pages)
+        http = block.words[0].span not in raw and not any(map(speaks_otherwise, _names(block)[1:]))
+        names = _names(block)
+        named = http and serve_models(names)
+        alone = http and len(blocks) == 1 and not pages
+        engines = named or (alone and not any(map(NO_TURNS.search, names)))
         router = _Upstream(source, text, block, workers, path, engines, http).router()
         yield router if named else replace(router, assumes=(GUESSED,))
 
@@ -115,6 +118,12 @@ SAME_PATH: Final = "all requests have the path of the API, so that one server ge
 def _is_path(key: str) -> bool:
     """The key of a hash that looks at the path of a request alone."""
     return "uri" in key and "http" not in key and "arg" not in key
+
+
+def serve_models(names: Iterable[str]) -> bool:
+    """By their names, these are servers of models that go on with texts."""
+    found = list(names)
+    return any(map(SERVING.search, found)) and not any(map(NO_TURNS.search, found))
 
 
 def speaks_otherwise(address: str) -> bool:
@@ -129,10 +138,9 @@ def _walk(found: Sequence[Directive]) -> Iterator[Directive]:
         yield from _walk(item.block)
 
 
-def _serves(block: Directive) -> bool:
+def _names(block: Directive) -> list[str]:
     servers = [item for item in block.block if item.name == "server"]
-    names = [word.text for item in (block, *servers) for word in item.arguments[:1]]
-    return any(SERVING.search(name) for name in names)
+    return [word.text for item in (block, *servers) for word in item.arguments[:1]]
 
 
 class _Upstream:
