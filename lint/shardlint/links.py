@@ -32,7 +32,7 @@ def resolved(
     found = _picked(routers)
     names = _Names(found, plans)
     by_id = {plan.id: plan for plan in plans}
-    linked = [_counted(_linked(router, names), by_id) for router in found]
+    linked = _opened([_counted(_linked(router, names), by_id) for router in found])
     inner = [router for plan in plans if (router := _inside(plan, engine)) is not None]
     heard = [_deaf(router, by_id, engine) for router in linked]
     return (*_behind_proxies(heard), *inner)
@@ -101,8 +101,11 @@ def _as_picked(router: Router, given: dict[str, Router], asking: dict[str, Route
 
 # ------------------------------------------------------------------------- labels and hosts
 
-POOL = "inferencepool"
-"""The end of names of pools, which are no hosts."""
+POOL, ROUTE, GATEWAY = ".inferencepool", ".httproute", ".gateway"
+"""The ends of names of pools, routes, and routes of a gateway, which are no hosts."""
+
+POLICY = "gateway-policy"
+"""The kind of what is attached to routes and Services, and may say how to choose."""
 
 _ORDINAL = re.compile(r"(.+)-\d+")
 
@@ -137,7 +140,9 @@ class _Names:
         """A Service or router of this name, else the plan; of a StatefulSet's pod, the set."""
         host = host_of(target)
         label = host.split(".")[0]
-        if host.endswith(f".{POOL}"):
+        if host.startswith("*"):
+            return self._matching(router, host[1:])
+        if host.endswith((POOL, ROUTE, GATEWAY)):
             return _nearest(router.file, self.fronts.get(host, ()))
         for name in dict.fromkeys((host, label)):
             others = [item for item in self.fronts.get(name, ()) if item.id != router.id]
@@ -148,6 +153,14 @@ class _Names:
             if near := _nearest(router.file, self.hosts.get(name, ())):
                 return near
         return ()
+
+    def _matching(self, router: Router, end: str) -> Sequence[Router]:
+        """Services whose name in the cluster ends so: those of the folder, or of one other file."""
+        found = {item.id: item for name, items in self.fronts.items() if name.endswith(end)
+                 for item in items if item.kind == "service"}  # fmt: skip
+        folder = _folder(router.file)
+        beside = [item for item in found.values() if _folder(item.file) == folder]
+        return beside or _nearest(router.file, list(found.values()))
 
 
 def host_of(target: str) -> str:
@@ -163,6 +176,24 @@ def _linked(router: Router, names: _Names) -> Router:
     for target in router.targets:
         found |= dict.fromkeys(item.id for item in names.by_host(router, target))
     return replace(router, backends=tuple(found)) if found else router
+
+
+def _opened(routers: list[Router]) -> list[Router]:
+    """Routes that a policy is attached to; a rule for many hosts yields to that for one."""
+    attached = {name for item in routers if item.kind == POLICY for name in item.backends}
+    exact = {name for item in routers if item.kind == "istio" and not _is_wild(item)
+             for name in item.backends}  # fmt: skip
+    found = [replace(item, sure=False) if item.id in attached and item.kind == "gateway" else item
+             for item in routers]  # fmt: skip
+    return [
+        replace(item, backends=tuple(name for name in item.backends if name not in exact))
+        if item.kind == "istio" and _is_wild(item) else item
+        for item in found
+    ]  # fmt: skip
+
+
+def _is_wild(router: Router) -> bool:
+    return any(target.startswith("*") for target in router.targets)
 
 
 def _counted(router: Router, plans: dict[str, ServingPlan]) -> Router:

@@ -101,11 +101,17 @@ BYPASSING: Final = ("ingress-nginx", "istio")
 """What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
 
 
+OPEN: Final = ("ingress", "gateway", "gateway-policy")
+"""What may send to the pods of a Service itself: so it is taken to, where it is not sure."""
+
+
 def _decided_elsewhere(world: RouterWorld) -> bool:
     """Another router chooses among the same replicas: this one is there for something else."""
     if world.router.kind != "service":
         return False
     if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):
+        return True
+    if any(item.kind in OPEN and not item.sure for item in world.before):
         return True
     return any(item.awareness or item.chooses == "elsewhere" for item in world.beside)
 

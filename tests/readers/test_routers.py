@@ -491,6 +491,63 @@ def test_nobody_asks_a_model_at_the_port_of_its_metrics() -> None:
     assert findings(text, "k.yaml") == [("routing-blind", "warning")]
 
 
+ROUTE = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: front}]
+  rules: [{backendRefs: [{name: llm, port: 80}]KEEPS}]
+"""
+POLICY = """\
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: p}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: KIND, name: NAME}]
+  loadBalancer: {type: ConsistentHash, consistentHash: {type: SourceIP}}
+"""
+BLIND = [("routing-blind", "warning")]
+
+
+def test_a_route_with_a_policy_leaves_the_choice_open() -> None:
+    plain = PODS + ROUTE.replace("KEEPS", "")
+    assert findings(plain, "k.yaml") == BLIND
+    keeps = ROUTE.replace("KEEPS", ", sessionPersistence: {type: Header}")
+    assert findings(PODS + keeps, "k.yaml") == []
+    for kind, name, found in (
+        ("HTTPRoute", "r", []), ("Gateway", "front", []), ("Service", "llm", []),
+        ("HTTPRoute", "other", BLIND), ("Gateway", "other", BLIND), ("Service", "other", BLIND),
+    ):  # fmt: skip
+        policy = POLICY.replace("KIND", kind).replace("NAME", name)
+        assert findings(plain + policy, "k.yaml") == found
+        assert findings(plain + policy.replace("BackendTraffic", "Security"), "k.yaml") == BLIND
+
+
+def test_a_route_of_traefik_leaves_the_choice_open() -> None:
+    route = (
+        "apiVersion: traefik.io/v1alpha1\nkind: IngressRoute\nmetadata: {name: r}\n"
+        "spec: {routes: [{match: Host(`a`), kind: Rule, services: [{name: NAME, port: 80}]}]}\n"
+    )
+    assert findings(PODS + route.replace("NAME", "llm"), "k.yaml") == []
+    assert findings(PODS + route.replace("NAME", "web"), "k.yaml") == BLIND
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("alb", []), ("haproxy", []), ("nginx", ["ingress-nginx"])]
+)
+def test_an_ingress_of_another_class_leaves_the_choice_open(name: str, found: list[str]) -> None:
+    plain = ingress().replace("nginx.ingress.kubernetes.io/proxy-body-size: 8m", "a: b")
+    classed = plain.replace("spec:\n", f"spec:\n  ingressClassName: {name}\n")
+    noted = plain.replace("a: b", f"kubernetes.io/ingress.class: {name}")
+    for text in (classed, noted):
+        kinds = [item.kind for item in routers(PODS + text, "k.yaml")]
+        assert [kind for kind in kinds if kind == "ingress-nginx"] == found
+        assert findings(PODS + text, "k.yaml") == (BLIND if found else [])
+    assert findings(PODS + plain, "k.yaml") == BLIND
+
+
 def test_an_ingress_that_sends_to_the_service_makes_addresses_useless() -> None:
     note = NOTE.format('service-upstream: "true"')
     sticky = PODS.replace("ports:", "sessionAffinity: ClientIP, ports:")
@@ -536,6 +593,52 @@ def test_a_port_or_a_subset_has_a_balancer_of_its_own() -> None:
     for part in (f"  trafficPolicy: {port}\n", f"  subsets: [{subset}]\n"):
         (router,) = routers(head + part, "d.yaml")
         assert facts(router) == ("RANDOM", True, set())
+
+
+BY_PORT = """\
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: llm}
+spec:
+  host: llm
+  trafficPolicy:
+    loadBalancer: {simple: ROUND_ROBIN}
+    portLevelSettings:
+    - port: {number: 80}
+      loadBalancer: {consistentHash: {httpHeaderName: x-a}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ports", "policy", "found"),
+    [
+        ("{port: 80}", "consistentHash", []),
+        ("{port: 81}", "ROUND_ROBIN", ["routing-blind"]),
+        ("{name: a, port: 80}, {name: b, port: 81}", None, []),
+    ],
+)
+def test_the_balancer_of_the_port_of_a_service(
+    ports: str, policy: str | None, found: list[str]
+) -> None:
+    text = PODS.replace("{port: 80, targetPort: 8000}", ports) + BY_PORT
+    (router,) = [item for item in routers(text, "k.yaml") if item.kind == "istio"]
+    assert router.policy.only == policy
+    assert [name for name, _ in findings(text, "k.yaml")] == found
+    (alone,) = routers(BY_PORT, "d.yaml")
+    assert alone.policy.only is None
+
+
+def test_a_rule_of_istio_for_many_hosts() -> None:
+    rule = BY_PORT.split("    portLevel")[0].replace("ROUND_ROBIN", "RANDOM")
+    wild = rule.replace("host: llm", 'host: "*.default.svc.cluster.local"')
+    hashed = wild.replace("simple: RANDOM", "consistentHash: {httpHeaderName: x-a}")
+    assert findings(PODS + hashed, "k.yaml") == []
+    other = hashed.replace("*.default", "*.other")
+    assert findings(PODS + other, "k.yaml") == [("routing-blind", "warning")]
+    own = rule.replace("simple: RANDOM", "consistentHash: {httpHeaderName: x-a}")
+    assert findings(f"{PODS}{wild}---\n{own}", "k.yaml") == []
+    (said,) = lint(Project.of_texts(setup(workload=CHAT), {"k.yaml": PODS + wild})).result.findings
+    assert said.message.startswith("RANDOM spreads requests over 4 replicas")
 
 
 def test_a_rule_of_istio_without_a_balancer_chooses_nothing() -> None:
