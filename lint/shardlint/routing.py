@@ -117,13 +117,33 @@ def _decided_elsewhere(world: RouterWorld) -> bool:
 
 
 def _most(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
-    """Those that serve one model: a request for it has no other choice. The model with most."""
-    models: dict[str, list[ServingPlan]] = {}
+    """Those that serve one model: a request for it has no other choice. The model with most.
+
+    What computes prompts for others is no replica of what goes on with them.
+    """
+    models: dict[tuple[str, str], list[ServingPlan]] = {}
     for plan in plans:
         if caches(plan):
-            models.setdefault(plan.model.only or "", []).append(plan)
+            models.setdefault((plan.model.only or "", _part(plan)), []).append(plan)
     found = list(models.values())
     return tuple(max(found, key=lambda group: sum(map(replicas, group)), default=[]))
+
+
+PARTS: Final = {"kv_producer": "prefill", "kv_consumer": "decode", "prefill": "prefill",
+                "decode": "decode"}  # fmt: skip
+"""Parts of a request, as an option says which of them is done."""
+
+
+def _part(plan: ServingPlan) -> str:
+    """The part of each request that it does: "prefill" or "decode"; empty: the whole, as far as
+    is said."""
+    if plan.role in PARTS:
+        return PARTS[plan.role]
+    for flag in plan.flags:
+        if flag.flag in ("--kv-transfer-config", "--disaggregation-mode") and flag.value:
+            said = flag.value.value or ""
+            return next((part for word, part in PARTS.items() if word in said), "")
+    return ""
 
 
 def replicas(plan: ServingPlan) -> int:

@@ -484,6 +484,39 @@ def test_a_balancer_of_embeddings_by_its_name(name: str) -> None:
     assert findings(text, "haproxy.cfg") == []
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [("kv_producer", "kv_consumer", []), ("kv_both", "kv_both", [("routing-blind", "warning")])],
+)
+def test_a_prefill_and_a_decode_pod_are_no_replicas_of_each_other(
+    first: str, second: str, found: list[tuple[str, str]]
+) -> None:
+    pods, service, _ = PODS.replace("replicas: 4", "replicas: 1").split("---\n")
+    parts = [service]
+    for at, role in enumerate((first, second)):
+        config = f', --kv-transfer-config, \'{{"kv_connector":"C","kv_role":"{role}"}}\']'
+        made = pods.replace("{name: llm}", f"{{name: llm-{at}}}")
+        parts.append(made.replace('"Qwen/Qwen3-8B"]', f'"Qwen/Qwen3-8B"{config}'))
+    assert findings("---\n".join(parts), "k.yaml") == found
+
+
+def test_the_gateway_of_aibrix_chooses_by_itself() -> None:
+    text = PODS.replace("app: llm}", '"model.aibrix.ai/name": llm}')
+    assert findings(text, "k.yaml") == []
+
+
+def test_an_embedding_model_of_kubeai() -> None:
+    text = (
+        "apiVersion: kubeai.org/v1\nkind: Model\nmetadata: {name: m}\nspec:\n"
+        "  features: [FEATURE]\n  url: hf://Qwen/Qwen3-8B\n  engine: VLLM\n"
+        "  resourceProfile: nvidia-gpu-l4:1\n  minReplicas: 8\n  maxReplicas: 8\n"
+    )
+    of = {word: findings(text.replace("FEATURE", word), "m.yaml")
+          for word in ("TextGeneration", "TextEmbedding")}  # fmt: skip
+    assert of["TextGeneration"] == [("routing-load-only", "warning")]
+    assert of["TextEmbedding"] == []
+
+
 def test_nobody_asks_a_model_at_the_port_of_its_metrics() -> None:
     text = PODS.replace("{port: 80,", "{name: metrics, port: 80,")
     assert findings(text, "k.yaml") == []
@@ -808,6 +841,13 @@ def test_what_is_no_choice_of_litellm(first: str, second: str, choices: int | No
     assert findings(text, "litellm.yaml") == (
         [("routing-blind", "warning")] if choices == 2 else []
     )
+
+
+def test_a_key_without_a_value_is_not_written_twice() -> None:
+    text = f"{LITELLM}router_settings:\n"
+    result = fixes.with_fixes(lint(Project.of_texts(setup(workload=CHAT), {"l.yaml": text})))
+    (finding,) = result.findings
+    assert (finding.name, finding.fixes) == ("routing-blind", ())
 
 
 def test_embeddings_of_litellm_have_no_turns() -> None:

@@ -245,6 +245,9 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
             )
 
 
+AIBRIX: Final = "model.aibrix.ai/name"
+"""The label by which AIBrix's gateway finds the pods of a model, among which it chooses itself."""
+
 METRICS: Final = frozenset({"metrics", "http-metrics", "https-metrics", "prometheus"})
 """Names of ports at which nobody asks a model."""
 
@@ -262,6 +265,8 @@ def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:
     router = _router(
         node, path, "service", "kubernetes-service", {"session"} if sticky else set(), selector
     )
+    if AIBRIX in selector or node.get("metadata", "labels", AIBRIX) is not None:
+        router = replace(router, sure=False)
     if sticky and affinity is not None:
         policy = Known.of("kubernetes-service", affinity[0].origin)
         router = replace(router, policy=policy, explicit=True)
