@@ -139,6 +139,30 @@ def test_one_server_leaves_nothing_to_choose() -> None:
     assert findings(text, "nginx.conf") == []
 
 
+def test_what_another_file_holds_of_an_upstream_is_open() -> None:
+    text = NGINX.replace("METHOD", "include servers.conf;")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.sure, router.choices.only) == (False, None)
+    assert findings(text, "nginx.conf") == []
+
+
+def test_nginx_takes_the_last_of_two_methods() -> None:
+    text = NGINX.replace("METHOD", "least_conn; hash $http_x_a;")
+    (router,) = routers(text, "nginx.conf")
+    assert facts(router) == ("hash", True, {"session"})
+    (router,) = routers(text.replace("least_conn; hash $http_x_a", "random; least_conn"), "a.conf")
+    assert (router.policy.only, [offer.cures for offer in router.offers]) == (
+        "least_conn",
+        ["skew"],
+    )
+
+
+def test_a_server_that_is_listed_twice_is_one() -> None:
+    text = NGINX.replace("METHOD", "").replace("8002", "8001")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.choices.only, router.chooses) == (1, "one")
+
+
 def test_streams_have_no_headers() -> None:
     block = NGINX.replace("METHOD", "").replace("http {", "stream {")
     text = block.replace("location / { proxy_pass http://llm; }", "proxy_pass llm;")

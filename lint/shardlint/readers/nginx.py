@@ -167,6 +167,7 @@ class _Upstream:
             policy=policy,
             explicit=bool(self.methods),
             awareness=awareness,
+            sure=not self._included(),
             chooses="one" if count.only == 1 else "replicas",
             targets=tuple(
                 item.arguments[0].text
@@ -186,7 +187,7 @@ class _Upstream:
     def _policy(self) -> tuple[Known[str], frozenset[str]]:
         if not self.methods:
             return Known.of("round_robin", how="defaulted"), frozenset()
-        method = self.methods[0]
+        method = self.methods[-1]  # which nginx takes, with a warning
         words = [word.text for word in method.arguments]
         known = Known.of(method.name, self._at(method.words[0].span))
         if method.name in ("least_conn", "least_time"):
@@ -205,7 +206,7 @@ class _Upstream:
 
     def _keys(self) -> Iterator[Remark]:
         """A hash of what is the same in all requests."""
-        for method in self.methods[:1]:
+        for method in self.methods[-1:]:
             keys = [word for word in method.arguments[:1] if _is_path(word.text)]
             if method.name == "hash" and keys:
                 yield Remark(
@@ -220,10 +221,13 @@ class _Upstream:
             item.maybe or item.repeated or (item.arguments and item.arguments[0].filled)
             for item in self.servers
         )
+        if self._included():
+            return Known.unknown("another file holds some of the block", self._at(self.block.span))
         if open_ended:
             return Known.unknown("a template fills in the servers", self._at(self.block.span))
         live = [item for item in self.servers if not _words(item) & {"down", "backup"}]
-        return Known.of(len(live), self._at(self.block.span), how="derived")
+        addresses = {item.arguments[0].text for item in live if item.arguments}
+        return Known.of(len(addresses), self._at(self.block.span), how="derived")
 
     # -------------------------------------------------------------------------------- skew
 
@@ -238,7 +242,7 @@ class _Upstream:
             return
         if policy in ("least_conn", "least_time") and self._many() and not self._zone():
             yield Remark(
-                kind="skew", at=self._at(self.methods[0].words[0].span), severity="warning",
+                kind="skew", at=self._at(self.methods[-1].words[0].span), severity="warning",
                 message=f"{policy} without a `zone`: each worker process counts its own connections"
                 " only, so that all of them may choose the same server",
                 help=f"`zone {self.name} 64k;` in the upstream, or one worker process",
@@ -276,8 +280,17 @@ class _Upstream:
             yield Offer(cures="skew", title=f"`{zone};`", delta={"add_flag": zone},
                         site=MadeSite(lambda _: self._first(zone)))  # fmt: skip
 
+    def _included(self) -> bool:
+        """Another file may hold servers, and the method."""
+        return any(item.name == "include" for item in self.block.block)
+
     def _hashless(self) -> bool:
-        """What nginx refuses beside a hash: spare servers, and those that start slowly."""
+        """What nginx refuses beside a hash: spare servers, and those that start slowly.
+
+        Of several methods, and in another file, it is not clear what to replace.
+        """
+        if len(self.methods) > 1 or self._included():
+            return True
         words = [word.text for item in self.servers for word in item.arguments]
         return any(word == "backup" or word.startswith("slow_start=") for word in words)
 
