@@ -4,7 +4,7 @@
 
 The files are the YAML examples with other names, sizes and releases; in the second folder nine of
 ten are manifests of something else. After them, in process: how long all constraints of one layout
-take, and one estimate of its memory.
+take, one estimate of its memory, and one recommendation.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
+from shardlint.recommendations import Wanted, recommend
 from shardlint.reports import builtin as reports
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -87,6 +88,15 @@ def estimate_microseconds(name: str) -> float:
         for question in questions:
             estimator.estimate(question)
     return (time.perf_counter() - start) / (rounds * len(questions)) * 1e6
+
+
+def recommend_milliseconds(name: str) -> float:
+    """The first recommendation of a process, for two nodes of eight GPUs, without its imports."""
+    estimator = Estimator(Setup(Plugins([engines, platforms, readers, reports])))
+    asked = Asked(model=name, gpu="H100-SXM-80GB", engine_version="0.33.0", isl=1024, osl=512)
+    start = time.perf_counter()
+    recommend(estimator, Wanted(asked=asked, per_node=8, nodes=2))
+    return (time.perf_counter() - start) * 1e3
 
 
 PLAIN = """\
@@ -183,6 +193,9 @@ def main() -> None:
     print("one estimate of memory, microseconds (goal: 1,000)")
     for kind, name in MODELS.items():
         print(f"{kind:28} {estimate_microseconds(name):5.0f}  {name}")
+    print("one recommendation for 16 GPUs, milliseconds (goal: 150)")
+    for kind, name in MODELS.items():
+        print(f"{kind:28} {recommend_milliseconds(name):5.0f}  {name}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from textwrap import TextWrapper
 from typing import Any, TypeAlias
 
+import click
 import kinds_page
 from click.testing import CliRunner
 from shardlint import cli, config
@@ -28,6 +29,7 @@ from shardlint.platforms import builtin as platforms
 from shardlint.plugins import Plugins, Rule
 from shardlint.project import Setup
 from shardlint.readers import builtin as readers
+from shardlint.recommendations import candidates, measured
 from shardlint.reports import builtin as reports
 from shardlint.sizing import parameters
 from shardlint_schemas import schema
@@ -191,7 +193,7 @@ def json_formats() -> str:
         "# JSON\n\nEach output is one document, alone on standard output. `schema_version` changes"
         " when a field is removed or\nchanges its meaning.\n",
     ]
-    for name in ("check", "inspect", "estimate", "models_show"):
+    for name in ("check", "inspect", "estimate", "recommend", "models_show"):
         root = schema(name)
         text.append(f"\n## {root['title']}\n\n{root['description']}\n\n")
         if "properties" in root:
@@ -335,6 +337,126 @@ def estimates() -> str:
     )
     text = ESTIMATE.format(keys=keys, engines="\n".join(_engines()), **_throughput())
     return f"{NOTICE.format('scripts/build_docs.py')}# Estimates\n\n{text}"
+
+
+RECOMMEND = """\
+`shardlint recommend` ranks the layouts of a model on some GPUs: how many ranks, how many replicas,
+and why. It looks at all that the engine can be asked for, drops what the engine refuses and what
+one GPU does not hold, sizes a fleet of each of the others and puts them in order.
+`--format json` gives the same as [JSON](json.md).
+
+```sh
+shardlint recommend --model Qwen/Qwen3-32B --gpu H100-SXM-80GB:8 --nodes 2 \\
+    --isl 4000 --osl 500 --target-tok-s 5000 --tpot 60
+shardlint recommend deployment.yaml --gpu H100-SXM-80GB:8 --isl 4000 --osl 500 --diff
+```
+
+## Options
+
+{options}
+What the question leaves out comes from the manifest, then from the configuration: model, engine
+and its settings, the card, `[workload]` with its goals, `[hardware]`, and the only `[[pool]]` with
+this card (GPUs of a node, nodes, price). Other options are those of [estimates](estimate.md), and
+the same is taken for what is not stated. `--concurrency` is that of all replicas together.
+
+## Layouts
+
+- Ranks that exchange activations in every layer stay in one link domain; stages may stand on
+  several nodes.
+- The GPUs of a replica divide those of a node, or are a power of two. GPUs that no replica gets are
+  told.
+- Experts are shared out to all ranks of a stage, with attention split or not. Data parallelism of a
+  dense model is a matter of replicas.
+- Decode context parallelism is looked at for `--objective context`.
+- Layouts that the engine's release has no options for are not there. `--gpu NAME:N,link=pcie`
+  states another link than the card has. How fast it is, is not known then: nothing is said of the
+  speed of layouts that use it.
+- Where the default of the longest request does not fit, one that the workload fits into is tried,
+  and its option is part of the answer.
+
+## Fleet
+
+Without a target, replicas take all GPUs. With `--target-tok-s`, or `--request-rate` × `--osl`,
+there are as many as the target needs, each with as many requests as the goals allow, and
+`--headroom` on top: `replicas × (layout) = GPUs`. With `--concurrency` there are the fewest over
+which so many users get the target within the goals.
+
+## Order
+
+First what reaches the goals with the GPUs there are, surely fits, and needs no shorter context.
+Then, for `throughput`, output tokens a second and GPU; for `latency`, the time between tokens; for
+`context`, the longest request. A rate that is only a rough range counts with its lower end. What
+differs by less than {noise} is ordered by how much one lost GPU stops: small replicas first.
+
+The wall is what keeps the first layout from being smaller or faster: `fit` (memory), `latency` (a
+goal), `throughput` (neither).
+
+## Measurements
+
+`--measured FILE` is a YAML list of what you measured under this workload:
+
+```yaml
+- {{tp: 2, concurrency: 32, output_tok_s: 400, tpot_ms: 40}}
+- {{tp: 4, concurrency: 32, output_tok_s: 550, tpot_ms: 30, replicas: 2, hit_rate: 0.3}}
+```
+
+Keys are {keys}. `output_tok_s` is that of one replica, `dp` that of attention inside of it. A
+measurement replaces the model for its layout. All other layouts are scaled by the geometric mean of
+measured ÷ told. Where requests met a prefix cache on one replica alone, a warning says that several
+hit less often.
+
+## Unusual traffic
+
+- `--session TOKENS`: the share of a KV cache that one such session takes, how many requests of the
+  workload still find room beside it, and the longest one that runs. Told by itself where the
+  longest request takes half of a cache or more.
+- Stages with fewer requests than stages: how many are always idle, and the bubble, (p − 1) ÷
+  (m + p − 1) of p stages and m requests.
+- `prefix_share` in `[workload]`: a router that looks at prefixes finds at most that share in a
+  cache. A blind one finds about the share ÷ the number of caches where each conversation has a
+  prefix of its own, and more where all have the same. No speed counts any of it.
+
+## Change
+
+With a manifest, `--diff` shows the first layout as a change of it: ranks, GPUs of the pod,
+replicas, and the longest request where it must be shorter. It is read and linted again before it is
+shown: what the file has no place for, what takes other GPUs than were counted and what leads to an
+error that was not there is not shown, with the reason. Nothing is written.
+
+## Engines
+
+Those of [estimates](estimate.md#engines). Of LMDeploy, layouts with experts shared out are left
+out: its two backends read the option differently.
+"""
+
+
+EVERYWHERE = ("--enforce-eager", "--format", "--online", "--config")
+"""Options that other commands have, too."""
+
+
+def recommendations() -> str:
+    own = cli.recommend.params
+    rows = []
+    asked = {name for name, _, _ in cli.ASKED}
+    for option in own:
+        name = option.opts[0]
+        if not isinstance(option, click.Option) or name in (*asked, *EVERYWHERE):
+            continue
+        metavar = option.metavar or _choices(option)
+        rows.append([f"`{name}`", f"`{metavar}`" if metavar else "", str(option.help)])
+    text = RECOMMEND.format(
+        options=table(["option", "value", "meaning"], rows),
+        keys=", ".join(f"`{key}`" for key in measured.KEYS),
+        noise=f"{1 - candidates.NOISE:.0%}",
+    )
+    return f"{NOTICE.format('scripts/build_docs.py')}# Recommendations\n\n{text}"
+
+
+def _choices(option: click.Option) -> str:
+    """What an option takes, for one without a word of its own."""
+    if isinstance(option.type, click.Choice):
+        return " or ".join(option.type.choices)
+    return "" if option.is_flag else "N"
 
 
 def _throughput() -> dict[str, Any]:
@@ -506,6 +628,7 @@ def pages() -> dict[str, str]:
     found["docs/configuration.md"] = configuration()
     found["docs/json.md"] = json_formats()
     found["docs/estimate.md"] = estimates()
+    found["docs/recommend.md"] = recommendations()
     found["docs/kinds.md"] = kinds_of_files()
     for name in MARKED:
         found[name] = filled((ROOT / name).read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from estimating import MODELS, SimpleMemory
 from shardlint import __version__
-from shardlint.cli import main
+from shardlint.cli import NO_QUESTION, main
 from shardlint.engine import refuses
 from shardlint.engines import builtin
 from shardlint.models.catalogue import Catalogue
@@ -554,6 +554,18 @@ def test_estimate_that_does_not_fit_is_an_answer_too() -> None:
     assert "GiB may be used" in " ".join(result.stdout.split())
 
 
+@pytest.mark.usefixtures("tiny")
+def test_estimate_takes_the_whole_card_of_the_configuration() -> None:
+    """Its memory and link, too, as the option of the command line says them."""
+    write("c.toml", '[hardware]\ngpu = "H1000:8,mem=32GiB"\nlink = "pcie"\n')
+    asked = ("estimate", "--model", "acme/tiny-1b", "--config", "c.toml", "--format", "json")
+    document = json.loads(run(*asked).stdout)
+    assert math.isclose(32, sum(document["breakdown"].values()), abs_tol=1e-3)
+    write("c.toml", '[hardware]\ngpu = "H100-SXM-80GB"\nlink = "pcie"\n')
+    two = json.loads(run(*asked, "--tp", "2", *LOAD).stdout)
+    assert "not_modelled" == two["class"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -599,6 +611,428 @@ def test_batch_answers_while_it_is_asked(folder: Path) -> None:
             assert id == json.loads(process.stdout.readline())["id"]
         process.stdin.close()
     assert 1 == process.returncode
+
+
+# ---------------------------------------------------------------------------------- recommend
+
+QWEN = ("recommend", "--model", "Qwen/Qwen3-32B", "--gpu", "H100-SXM-80GB:8")
+LOAD = ("--isl", "1024", "--osl", "256")
+
+
+def recommendation(*arguments: str) -> dict[str, Any]:
+    result = run(*arguments, "--format", "json")
+    assert 0 == result.exit_code, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    jsonschema.validate(document, schema("recommend"))
+    return document
+
+
+def best(*arguments: str) -> dict[str, Any]:
+    first: dict[str, Any] = recommendation(*arguments)["candidates"][0]
+    return first
+
+
+SERVED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      hostIPC: true
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: ["Qwen/Qwen3-32B", "--tensor-parallel-size", "8"]
+        resources: {limits: {nvidia.com/gpu: 8}}
+"""
+"""A plan that can be changed to smaller replicas, and more of them."""
+
+
+@pytest.mark.usefixtures("tiny")
+def test_recommend_takes_every_option_of_a_question_but_the_layout() -> None:
+    asked = {name: value for name, value in ASKED.items() if name not in NO_QUESTION}
+    options = [word for pair in {**asked, "--gpu": "H100-SXM-80GB:4"}.items() for word in pair]
+    found = recommendation("recommend", *options, "--enforce-eager")
+    assert found["candidates"]
+    for option in NO_QUESTION:
+        assert re.search(f"No such option:? '?{option}\\b", run("recommend", option, "2").stderr)
+
+
+def test_recommend_for_people_names_layout_wall_fleet_and_options() -> None:
+    large = ("recommend", "--model", "meta-llama/Llama-3.1-70B-Instruct", *QWEN[3:])
+    text = run(*large, *LOAD, "--concurrency", "64").stdout
+    assert text.startswith("meta-llama/Llama-3.1-70B-Instruct on 1 node of 8 GPUs, for")
+    assert re.search(r"^1  TP \d +\d+ +8 ", text, re.M)
+    for label in ("wall", "fleet", "options", "1", "rejected", "assumes"):
+        assert re.search(rf"^{label} ", text, re.M), label
+    assert max(map(len, text.splitlines())) <= 120
+    assert "\x1b" not in text
+
+
+def test_recommend_says_the_same_for_machines() -> None:
+    found = recommendation(*QWEN, *LOAD, "--nodes", "2")
+    assert (16, None) == (found["gpus"], found["diff"])
+    assert list(range(1, 6)) == [item["rank"] for item in found["candidates"]]
+    for item in found["candidates"]:
+        sizes = item["layout"]
+        each = math.prod(sizes[name] for name in ("tp", "pp", "dp", "attention_dp"))
+        assert each * item["replicas"] == item["gpus"]
+        assert 16 == item["gpus"] + item["unused_gpus"]
+        assert math.isclose(1 / item["replicas"], item["blast_radius"], abs_tol=1e-4)
+        low, high = item["range"]
+        assert low < item["output_tok_s"] < high
+
+
+def test_recommend_without_a_workload_says_nothing_of_speed() -> None:
+    found = recommendation(*QWEN)
+    for item in found["candidates"]:
+        assert (None, None, None) == (item["output_tok_s"], item["tpot_ms"], item["range"])
+        assert "not_modelled" == item["class"]
+    assert "tok/s" not in run(*QWEN).stdout
+
+
+def test_recommend_counts_replicas_for_a_target_with_headroom() -> None:
+    target = (*QWEN, *LOAD, "--nodes", "4", "--target-tok-s", "9000", "--tpot", "100")
+    plain, spare = (best(*target, "--headroom", share) for share in ("0", "0.5"))
+    assert plain["needed"] == plain["replicas"]
+    assert math.ceil(1.5 * spare["needed"]) == spare["replicas"]
+    assert f"{spare['needed']} for the target and" in run(*target, "--headroom", "0.5").stdout
+
+
+def test_recommend_takes_a_rate_of_requests_for_one_of_tokens() -> None:
+    by_tokens = best(*QWEN, *LOAD, "--nodes", "4", "--target-tok-s", "2560")
+    assert by_tokens == best(*QWEN, *LOAD, "--nodes", "4", "--request-rate", "10")
+
+
+@pytest.mark.parametrize(("goal", "field"), [("--ttft", "ttft_ms"), ("--tpot", "tpot_ms")])
+def test_recommend_holds_to_a_goal(goal: str, field: str) -> None:
+    free = best(*QWEN, *LOAD)[field]
+    found = best(*QWEN, *LOAD, goal, str(free / 2))
+    assert found["reaches_goals"]
+    assert found[field] <= free / 2
+
+
+def test_recommend_ranks_by_the_objective() -> None:
+    latency = best(*QWEN, *LOAD, "--objective", "latency", "--concurrency", "8")
+    assert 8 == latency["layout"]["tp"]
+    throughput = best(*QWEN, *LOAD, "--objective", "throughput")
+    assert throughput["layout"]["tp"] < 8
+
+
+def test_recommend_tells_the_price_of_tokens() -> None:
+    found = best(*QWEN, *LOAD, "--price", "2.5")
+    expected = 2.5 * 8 / 3600 / found["output_tok_s"] * 1e6
+    assert math.isclose(expected, found["usd_per_million_tokens"], rel_tol=1e-3)
+    low, high = found["usd_per_million_tokens_range"]
+    assert low < expected < high
+    text = run(*QWEN, *LOAD, "--price", "2.5").stdout
+    assert f"20.00 USD an hour, {expected:,.2f} USD" in " ".join(text.split())
+    assert best(*QWEN, *LOAD)["usd_per_million_tokens"] is None
+    assert best(*QWEN, "--price", "2.5")["usd_per_million_tokens"] is None
+
+
+def test_recommend_tells_the_price_as_a_range_where_the_speed_is_one() -> None:
+    found = ("recommend", "--model", "Qwen/Qwen3-30B-A3B", "--gpu", "L40S:4", *LOAD, "--price", "1")
+    low, high = best(*found)["usd_per_million_tokens_range"]
+    text = " ".join(run(*found).stdout.split())
+    assert f"{low:,.2f} to {high:,.2f} USD for a million output tokens" in text
+
+
+def test_recommend_tells_what_a_session_leaves() -> None:
+    found = best(*QWEN, *LOAD, "--session", "40000")["session"]
+    assert (40_000, True, 40_960) == (found["tokens"], found["fits"], found["longest"])
+    assert 0 < found["cache_share"] < 1
+    text = " ".join(run(*QWEN, *LOAD, "--session", "40000").stdout.split())
+    assert f"takes {found['cache_share']:.0%} of a KV cache and leaves room for" in text
+    long = " ".join(run(*QWEN, *LOAD, "--session", "200000").stdout.split())
+    assert "one of 200,000 tokens does not run: model and KV cache take 40,960 at most" in long
+
+
+def test_recommend_tells_of_idle_stages_and_shared_prefixes() -> None:
+    write("c.toml", "[workload]\nisl = 1000\nosl = 200\nconcurrency = 1\nprefix_share = 0.6\n")
+    huge = ("recommend", "--model", "meta-llama/Llama-3.1-405B-Instruct", "--config", "c.toml")
+    found = best(*huge, "--gpu", "H100-SXM-80GB:8", "--nodes", "2")
+    stages = found["layout"]["pp"]
+    assert stages > 1
+    assert found["pipeline"] == {
+        "stages": stages, "requests": 1, "idle_stages": stages - 1,
+        "bubble": round((stages - 1) / stages, 4),
+    }  # fmt: skip
+    assert {"caches": 1, "aware": 0.6, "blind": 0.6} == found["prefix_hits"]
+    text = " ".join(run(*huge, "--gpu", "H100-SXM-80GB:8", "--nodes", "2").stdout.split())
+    assert f"{stages - 1} of {stages} stages are always idle" in text
+    assert "prefixes 60% of the input was there before" in text
+
+
+def test_recommend_takes_the_workload_and_the_goals_of_the_configuration() -> None:
+    write("c.toml", "[workload]\nisl = 1024\nosl = 256\ntarget_tok_s = 9000\ntpot_ms = 100\n")
+    told = best(*QWEN, "--nodes", "4", "--config", "c.toml")
+    stated = (*LOAD, "--target-tok-s", "9000", "--tpot", "100")
+    assert best(*QWEN, "--nodes", "4", *stated) == told
+    rate = best(*QWEN, "--nodes", "4", "--config", "c.toml", "--request-rate", "4")
+    assert rate["needed"] < told["needed"]
+
+
+def test_recommend_takes_machines_and_price_of_the_only_pool_with_the_card() -> None:
+    pool = '[[pool]]\ngpu = "{}"\nper_node = 4\nnodes = 2\nprice = 3\n'
+    write("c.toml", pool.format("H100-SXM-80GB") + pool.format("L4"))
+    named = ("recommend", "--model", "Qwen/Qwen3-32B", "--config", "c.toml", *LOAD)
+    found = recommendation(*named, "--gpu", "H100-SXM-80GB")
+    assert 8 == found["gpus"]
+    first = found["candidates"][0]
+    price = 3 * first["gpus"] / 3600 / first["output_tok_s"] * 1e6
+    assert math.isclose(price, first["usd_per_million_tokens"], rel_tol=1e-3)
+    assert 6 == recommendation(*named, "--gpu", "H100-SXM-80GB:6", "--nodes", "1")["gpus"]
+    write("c.toml", pool.format("H100-SXM-80GB") * 2)
+    assert "how many GPUs a node has is not known" in failure(*named, "--gpu", "H100-SXM-80GB")
+
+
+def test_recommend_takes_the_machine_of_the_configuration() -> None:
+    write("c.toml", '[hardware]\ngpu = "H100-SXM-80GB:4"\nnodes = 2\nlink = "pcie"\n')
+    found = recommendation("recommend", "--model", "Qwen/Qwen3-32B", *LOAD, "--config", "c.toml")
+    assert 8 == found["gpus"]
+    two = next(item for item in found["candidates"] if item["layout"]["tp"] == 2)
+    assert "not_modelled" == two["class"]  # how fast that link is, is not known
+
+
+def test_recommend_says_which_gpus_are_not_used() -> None:
+    large = ("recommend", "--model", "meta-llama/Llama-3.1-70B-Instruct", *LOAD)
+    found = recommendation(*large, "--gpu", "H100-SXM-80GB:5")
+    four = next(item for item in found["candidates"] if item["layout"]["tp"] == 4)
+    assert (4, 1) == (four["gpus"], four["unused_gpus"])
+    text = run(*large, "--gpu", "H100-SXM-80GB:5").stdout
+    if found["candidates"][0]["unused_gpus"]:
+        assert "of 5, and 1 are not used" in text
+
+
+MEASURED = """\
+- {tp: 2, output_tok_s: 400, tpot_ms: 40}
+- {tp: 4, output_tok_s: 550, tpot_ms: 30, hit_rate: 0.5}
+"""
+
+
+def test_recommend_counts_on_what_was_measured() -> None:
+    write("m.yaml", MEASURED)
+    target = ("--nodes", "3", "--target-tok-s", "2000", "--tpot", "50")
+    found = recommendation(*QWEN, *LOAD, *target, "--measured", "m.yaml")
+    first = found["candidates"][0]
+    assert (5, 6, 12, 200) == tuple(
+        first[name] for name in ("needed", "replicas", "gpus", "output_tok_s_per_gpu")
+    )
+    assert ("measured", None) == (first["class"], first["range"])
+    assert any("one warm replica" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- [", "m.yaml: "),
+        (b"\xff\xfe\x00", "m.yaml: "),
+        ("tp: 2\n", "recommend: a list of measurements is needed"),
+        ("- {tp: 2}\n", "recommend: row 1: output_tok_s is missing"),
+        ("- {tp: 2, output_tok_s: fast}\n", "recommend: row 1: output_tok_s is no number"),
+    ],
+)
+def test_recommend_names_the_mistake_in_measurements(text: str | bytes, message: str) -> None:
+    write("m.yaml", text)
+    assert failure(*QWEN, "--measured", "m.yaml").startswith(f"shardlint: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gpu", "H100:8"], "model is not stated"),
+        (["--model", "acme/x"], "gpu is not stated"),
+        (["--model", "Qwen/Qwen3-8B", "--gpu", "H100"], "how many GPUs a node has is not known"),
+        (["--model", "acme/x", "--gpu", "H100:8"], "model: 'acme/x' is neither in the catalogue"),
+        ([*QWEN[1:], "--engine", "nope"], "engine: 'nope' is not known"),
+        ([*QWEN[1:], "--isl", "x"], "isl: 'x' is not a whole number"),
+        ([*QWEN[1:], "--diff"], "--diff needs a manifest"),
+        ([*QWEN[1:], "--plan", "llm"], "--plan needs a manifest"),
+        ([*QWEN[1:], "--request-rate", "3"], "--request-rate needs --osl"),
+        ([*QWEN[1:], "--request-rate", "3", "--target-tok-s", "9"], "--target-tok-s and"),
+    ],
+)
+def test_recommend_of_nothing_is_an_error(arguments: list[str], message: str) -> None:
+    assert failure("recommend", *arguments).startswith(f"shardlint: recommend: {message}")
+
+
+def test_recommend_needs_files_that_are_there() -> None:
+    assert "shardlint: no.yaml: No such file or directory" == failure(
+        *QWEN, "--measured", "no.yaml"
+    )
+    assert "shardlint: no.yaml: no such file or folder" == failure("recommend", "no.yaml")
+    assert "no.toml" in failure(*QWEN, "--config", "no.toml")
+    assert failure(*QWEN, "--gpu", "H1000:8").startswith("shardlint: --gpu: unknown card 'H1000'")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--nodes", "0"), ("--headroom", "-1"), ("--objective", "speed"), ("--price", "x"),
+     ("--target-tok-s", "0"), ("--session", "0"), ("--tpot", "-2"), ("--format", "xml")],
+)  # fmt: skip
+def test_recommend_with_a_value_that_cannot_be_is_wrong_usage(arguments: tuple[str, ...]) -> None:
+    result = run(*QWEN, *arguments)
+    assert (2, "") == (result.exit_code, result.stdout)
+
+
+def test_recommend_that_finds_nothing_is_an_answer() -> None:
+    large = ("recommend", "--model", "meta-llama/Llama-3.1-405B-Instruct", "--gpu", "L4:1")
+    found = recommendation(*large)
+    assert ("fit", []) == (found["wall"], found["candidates"])
+    assert "No layout holds the model." in run(*large).stdout
+
+
+def test_recommend_reads_the_question_from_a_manifest() -> None:
+    write("llm.yaml", SERVED)
+    told = ("--gpu", "H100-SXM-80GB:8")
+    by_plan = recommendation("recommend", "llm.yaml", *told, *LOAD)
+    by_hand = recommendation(*QWEN, *LOAD, "--engine-version", "0.33.0")
+    assert by_hand == by_plan
+    shorter = recommendation("recommend", "llm.yaml", *told, "--max-model-len", "4096")
+    held, more = (
+        next(item["max_concurrency"] for item in found["candidates"] if item["layout"]["tp"] == 2)
+        for found in (by_plan, shorter)
+    )
+    assert math.isclose(10 * held, more, rel_tol=0.01)  # requests of 4,096 tokens, not 40,960
+
+
+def test_recommend_takes_a_release_from_those_that_a_manifest_can_mean() -> None:
+    write("llm.yaml", SERVED.replace("v0.33.0", "latest"))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
+    taken = [note for note in recommendation(*asked)["notes"] if "is taken for" in note]
+    assert re.fullmatch(r"vLLM [\d.]+ is taken for 0\.6\.0 to 0\.33\.0", taken[0])
+    stated = recommendation(*asked, "--engine-version", "0.33.0")["notes"]
+    assert not [note for note in stated if "is taken" in note]
+
+
+def test_recommend_takes_the_link_and_the_price_of_the_pool_of_a_manifest() -> None:
+    pool = '[[pool]]\ngpu = "H100-SXM-80GB:8"\nprice = 2\n'
+    write("llm.yaml", SERVED)
+    write("shardlint.toml", pool)
+    first = best("recommend", "llm.yaml", *LOAD)
+    assert first["usd_per_million_tokens"] is not None
+    write("shardlint.toml", pool + 'link = "pcie"\n')
+    two = next(
+        item for item in recommendation("recommend", "llm.yaml", *LOAD)["candidates"]
+        if item["layout"]["tp"] == 2
+    )  # fmt: skip
+    assert "not_modelled" == two["class"]
+
+
+def test_recommend_shows_the_change_of_a_manifest_and_writes_nothing(folder: Path) -> None:
+    """The patch gives a manifest that needs no change."""
+    write("llm.yaml", SERVED)
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
+    patch = run(*asked, "--diff").stdout
+    assert SERVED == Path("llm.yaml").read_text(encoding="utf-8")
+    first = best(*asked)
+    size, replicas = first["layout"]["tp"], first["replicas"]
+    assert (size, replicas) != (8, 1)
+    assert f'+        args: ["Qwen/Qwen3-32B", "--tensor-parallel-size", "{size}"]' in patch
+    assert patch == recommendation(*asked, "--diff")["diff"]
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    subprocess.run(["git", "apply", "-"], input=patch, encoding="utf-8", check=True, cwd=folder)
+    (plan,) = json.loads(run("inspect", "llm.yaml", "--format", "json").stdout)["plans"]
+    effective = plan["effective"]
+    assert (size, replicas) == (effective["tp"], effective["replicas"])
+    assert first["gpus"] == size * first["layout"]["pp"] * effective["replicas"]
+    assert "" == run(*asked, "--diff").stdout
+
+
+def test_recommend_shows_no_change_without_a_place_for_the_replicas() -> None:
+    """A script starts one engine: smaller ranks alone would leave GPUs idle."""
+    write("serve.sh", "vllm serve Qwen/Qwen3-8B -tp 4\n")
+    asked = ("recommend", "serve.sh", "--gpu", "H100-SXM-80GB:4", *LOAD)
+    assert best(*asked)["replicas"] > 1
+    assert "cannot be written: no place for it is known" in failure(*asked, "--diff")
+    one = ("--objective", "latency", "--concurrency", "1")
+    write("serve.sh", "vllm serve Qwen/Qwen3-8B -tp 2\n")
+    assert "+vllm serve Qwen/Qwen3-8B -tp 4" in run(*asked, *one, "--diff").stdout
+
+
+def test_recommend_cannot_show_a_change_where_nothing_fits() -> None:
+    write("llm.yaml", SERVED.replace("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-405B-Instruct"))
+    line = failure("recommend", "llm.yaml", "--gpu", "L4:1", "--diff")
+    assert "shardlint: recommend: no layout holds the model" == line
+
+
+def test_recommend_does_not_give_a_pod_more_gpus_than_a_node_has() -> None:
+    write("llm.yaml", SERVED.replace("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-405B-Instruct"))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", "--nodes", "2")
+    assert 16 == best(*asked)["gpus"]
+    assert "a replica of 16 GPUs cannot be written: it has 1 × 8 GPUs now" in failure(
+        *asked, "--diff"
+    )
+
+
+GROUPED = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: llm}
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.33.0
+          command: [sh, -c]
+          args: ["vllm serve meta-llama/Llama-3.1-405B-Instruct -tp 4 -pp 4 --nnodes 2
+            --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS"]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+def test_recommend_keeps_the_pods_of_a_group() -> None:
+    """Two nodes stay two nodes: what changes is what runs on them."""
+    write("llm.yaml", GROUPED)
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", "--nodes", "2", *LOAD)
+    first = best(*asked, "--objective", "latency", "--concurrency", "8")
+    assert (8, 2, 16) == (first["layout"]["tp"], first["layout"]["pp"], first["gpus"])
+    patch = run(*asked, "--objective", "latency", "--concurrency", "8", "--diff").stdout
+    assert "-tp 8 -pp 2" in patch
+    assert "+            size" not in patch
+    small = ("--model", "Qwen/Qwen3-8B")
+    assert "cannot be written: it has 2 × 8 GPUs now" in failure(*asked, *small, "--diff")
+
+
+def test_recommend_shows_no_change_that_leads_to_an_error() -> None:
+    """Two ranks share a /dev/shm that is too small for them; one has none to share."""
+    alone = SERVED.replace(', "--tensor-parallel-size", "8"', "").replace("gpu: 8", "gpu: 1")
+    write("llm.yaml", alone.replace("      hostIPC: true\n", ""))
+    asked = ("recommend", "llm.yaml", "--gpu", "H100-SXM-80GB:8", *LOAD)
+    assert best(*asked)["layout"]["tp"] > 1
+    assert "the change leads to shm-missing: " in failure(*asked, "--diff")
+    write("llm.yaml", alone)
+    assert "--tensor-parallel-size" in run(*asked, "--diff").stdout
+
+
+def test_recommend_of_several_plans_needs_the_name_of_one() -> None:
+    write("a.yaml", SERVED)
+    write("b.yaml", SERVED.replace("name: llm", "name: chat").replace("32B", "8B"))
+    told = ("recommend", ".", "--gpu", "H100-SXM-80GB:8")
+    assert "several plans were read, name one with --plan: " in failure(*told)
+    named = {name: recommendation(*told, "--plan", name) for name in ("llm/vllm", "chat/vllm")}
+    assert named["llm/vllm"] != named["chat/vllm"]
+    assert "no plan 'x' was read" in failure(*told, "--plan", "x")
+    write("empty/a.yaml", "a: b\n")
+    assert "no plan was read" in failure("recommend", "empty", "--gpu", "H100-SXM-80GB:8")
+
+
+def test_recommend_does_not_guess_what_a_manifest_leaves_open() -> None:
+    write("serve.sh", "vllm serve $MODEL -tp 2\n")
+    assert "the model of " in failure("recommend", "serve.sh", "--gpu", "H100-SXM-80GB:8")
+    write("serve.sh", "vllm serve Qwen/Qwen3-8B --max-model-len $LENGTH\n")
+    line = failure("recommend", "serve.sh", "--gpu", "H100-SXM-80GB:8")
+    assert "the longest request is not decided" in line
 
 
 # ------------------------------------------------------------------------------ memory in inspect
@@ -984,82 +1418,3 @@ def test_output_that_cannot_be_encoded_is_escaped(folder: Path) -> None:
     )
     assert (1, b"") == (done.returncode, done.stderr)
     assert b"TP 8 \\u2192 TP 4 \\xd7 DP 2" in done.stdout
-
-
-# ---------------------------------------------------------------------------------- recommend
-
-
-def recommended(*arguments: str) -> dict[str, Any]:
-    result = run("recommend", "--format", "json", *arguments)
-    assert 0 == result.exit_code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-MEASURED_ROWS = "- {tp: 2, output_tok_s: 400}\n- {tp: 4, output_tok_s: 550}\n"
-
-
-def test_recommend_counts_replicas_by_what_was_measured(tmp_path: Path) -> None:
-    (tmp_path / "measured.yaml").write_text(MEASURED_ROWS, encoding="utf-8")
-    found = recommended(
-        "--model", "Qwen/Qwen3-32B", "--gpu", "H100-SXM-80GB:8", "--nodes", "2",
-        "--engine-version", "0.33.0", "--isl", "2000", "--osl", "500", "--target-tok-s", "2000",
-        "--tpot", "50", "--headroom", "0.2", "--price", "2", "--measured",
-        str(tmp_path / "measured.yaml"),
-    )  # fmt: skip
-    first, second = found["candidates"][:2]
-    assert (2, 5, 6, 12) == (
-        first["layout"]["tp"], first["needed"], first["replicas"], first["gpus"]
-    )  # fmt: skip
-    assert (200.0, 137.5) == (first["output_tok_s_per_gpu"], second["output_tok_s_per_gpu"])
-    assert first["usd_per_million_tokens"] > 0
-
-
-def test_recommend_ranks_by_the_objective_and_names_goals() -> None:
-    asked = ("--model", "Qwen/Qwen3-32B", "--gpu", "H100-SXM-80GB:8", "--isl", "2000", "--osl",
-             "500", "--engine-version", "0.33.0")  # fmt: skip
-    slow = recommended(*asked, "--concurrency", "64")
-    fast = recommended(*asked, "--concurrency", "64", "--objective", "latency")
-    assert fast["candidates"][0]["tpot_ms"] <= slow["candidates"][0]["tpot_ms"]
-    late = recommended(*asked, "--request-rate", "4", "--ttft", "0.001")
-    assert not any(item["reaches_goals"] for item in late["candidates"])
-
-
-def test_recommend_changes_a_manifest(folder: Path) -> None:
-    (folder / "d.yaml").write_text(MANIFEST_OF_ONE, encoding="utf-8")
-    shown = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--diff").stdout
-    assert '-        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "8"]' in shown
-    assert '+        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "1"]' in shown
-    named = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--plan", "nobody")
-    assert 2 == named.exit_code
-    assert "no plan 'nobody' was read" in named.stderr
-
-
-MANIFEST_OF_ONE = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: chat}
-spec:
-  replicas: 1
-  template:
-    spec:
-      containers:
-      - name: vllm
-        image: vllm/vllm-openai:v0.33.0
-        args: [Qwen/Qwen3-8B, --tensor-parallel-size, "8"]
-        resources: {limits: {nvidia.com/gpu: 8}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--model", "Qwen/Qwen3-8B"), "how many GPUs a node has is not known"),
-        (("--gpu", "H100-SXM-80GB:8"), "model is not stated"),
-        (("--model", "Qwen/Qwen3-8B", "--gpu", "H100-SXM-80GB:8", "--measured", "none.yaml"),
-         "none.yaml"),
-        (("nowhere.yaml", "--gpu", "H100-SXM-80GB:8"), "no such file"),
-    ],
-)  # fmt: skip
-def test_recommend_says_what_is_missing(arguments: tuple[str, ...], says: str) -> None:
-    assert says in failure("recommend", *arguments)

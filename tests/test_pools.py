@@ -228,13 +228,6 @@ def test_replicas_are_held_against_the_nodes_of_the_pool() -> None:
     assert expected not in found(deployment(SELECTOR, replicas=2), H100, A100)
 
 
-def test_what_only_one_possible_pool_refuses_is_a_warning() -> None:
-    where = affinity("{key: gpu-type, operator: In, values: [h100, a100]}")
-    result = check(deployment(where), "pod.yaml", pools=(H100, A100))
-    hits = [item for item in result.findings if item.name == "replicas-exceed-capacity"]
-    assert [("warning", ("pool is gpu-type=a100",))] == [(it.severity, it.assumes) for it in hits]
-
-
 def test_a_pool_with_another_card_than_the_file_names_is_a_conflict() -> None:
     where = "nodeSelector: {gpu-type: h100, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}"
     text = deployment(where, gpus=1)
@@ -300,3 +293,12 @@ def test_a_changed_count_says_what_it_costs() -> None:
     assert [
         "16 → 8 GPUs (replicas 2 → 1); 40.00 → 20.00 per hour (-20.00) by the price of the pool"
     ] == said
+
+
+def test_of_several_pools_a_pod_takes_the_one_that_has_room() -> None:
+    where = affinity("{key: gpu-type, operator: In, values: [h100, a100]}")
+    result = check(deployment(where), "pod.yaml", pools=(H100, A100))
+    assert "replicas-exceed-capacity" not in {item.name for item in result.findings}
+    alone = affinity("{key: gpu-type, operator: In, values: [a100]}")
+    result = check(deployment(alone), "pod.yaml", pools=(H100, A100))
+    assert "replicas-exceed-capacity" in {item.name for item in result.findings}

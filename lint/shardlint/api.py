@@ -8,7 +8,7 @@ from shardlint.engine import Engine, refuses
 from shardlint.footprint import Footprint, Settings, Sized
 from shardlint.known import Always, Case, Known, Never, Sometimes, Text, Undecided, combine, decide
 from shardlint.linter import Run, lint
-from shardlint.memory_rule import MemoryRule, gib, parts_of, ranks_of
+from shardlint.memory_rule import MemoryRule, fits, gib, parts_of, ranks_of, roomy
 from shardlint.plan import (
     NO_OPTIONS,
     Asked,
@@ -65,6 +65,7 @@ from shardlint.plugins import (
     RouterWorld,
     Rule,
     RunFacts,
+    Severity,
     Unused,
     World,
     accepted,
@@ -74,6 +75,7 @@ from shardlint.plugins import (
 from shardlint.project import Project, Setup
 from shardlint.routing import Choice, RoutingRule, choice, matters, policy_words, told
 from shardlint.source import Edit, Mapped, Origin, Position, Source, Span, apply
+from shardlint.speeds import Speed
 
 __all__ = [
     "NO_OPTIONS",
@@ -139,12 +141,14 @@ __all__ = [
     "ServingPlan",
     "Settings",
     "Setup",
+    "Severity",
     "SharedMemory",
     "Site",
     "Sized",
     "Sometimes",
     "Source",
     "Span",
+    "Speed",
     "Text",
     "Undecided",
     "Unused",
@@ -158,6 +162,7 @@ __all__ = [
     "decide",
     "divides",
     "divides_either",
+    "fits",
     "gib",
     "hookimpl",
     "lint",
@@ -166,6 +171,7 @@ __all__ = [
     "policy_words",
     "ranks_of",
     "refuses",
+    "roomy",
     "says",
     "series",
     "told",

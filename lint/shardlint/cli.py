@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardlint.engine import Engine
     from shardlint.fixes import Outcome
     from shardlint.hardware.option import GpuOption
+    from shardlint.hardware.pools import Pool
     from shardlint.plan import ModelFacts
     from shardlint.plugins import Hardware, Plugins, Result, Rule
     from shardlint.project import Project, Setup
@@ -554,9 +555,10 @@ def estimate(
 def _told(setup: Setup, stated: dict[str, Any]) -> dict[str, Any]:
     """With the card and the release of the configuration, where nothing else is stated."""
     told: dict[str, Any] = {}
-    card = setup.hardware.gpu.only
-    if card is not None and "gpu_mem_gib" not in stated:
-        told["gpu"] = card.name
+    machines = setup.settings.hardware
+    if machines.gpu is not None and "gpu_mem_gib" not in stated:
+        link = f",link={machines.link}" if machines.link and "link=" not in machines.gpu else ""
+        told["gpu"] = machines.gpu + link
     release = setup.settings.engines.get(str(stated.get("engine", "vllm")))
     if release is not None:
         told["engine_version"] = release
@@ -616,6 +618,8 @@ recommend_options = options(
                  default="throughput", show_default=True, help="What layouts are ranked by."),
     click.option("--price", type=click.FloatRange(min=0), metavar="USD",
                  help="Price of one GPU for an hour."),
+    click.option("--session", type=click.IntRange(min=1), metavar="TOKENS",
+                 help="Tokens of one very long session: what it leaves for the others."),
     click.option("--measured", metavar="FILE",
                  help="YAML list of what was measured: tp, pp, dp, ep, output_tok_s, tpot_ms, …"),
 )  # fmt: skip
@@ -641,19 +645,26 @@ def recommend(manifest: str | None, **given: Any) -> None:
 
     report, diff, plan = given.pop("report"), given.pop("diff"), given.pop("plan")
     config, online = given.pop("config"), given.pop("online")
+    if manifest is None and (diff or plan is not None):
+        raise Failure(f"recommend: --{'diff' if diff else 'plan'} needs a manifest")
+    if given["target_tok_s"] is not None and given["request_rate"] is not None:
+        raise Failure("recommend: --target-tok-s and --request-rate say the same: leave one out")
     with explained():
         setup = _setup(config, given["gpu"], given["nodes"], online=online)
         try:
             change = _manifest(setup, manifest, plan) if manifest is not None else None
-            found = recommend(estimates.Estimator(setup), _wanted(setup, given, change))
-            shown = change.diff(found.found[0]) if diff and change and found.found else ""
+            wanted = _wanted(setup, given, change)
+            found = recommend(estimates.Estimator(setup), wanted)
+            if diff and not found.found:
+                raise estimates.EstimateError("no layout holds the model")
+            shown = change.diff(found.found[0], wanted.per_node) if diff and change else None
         except (estimates.EstimateError, MeasuredError) as error:
             raise Failure(f"recommend: {error}") from None
         if report == "json":
-            _json(recommendation.record(found))
+            _json(recommendation.record(found, shown))
             return
         with _output(None, sys.stdout) as out:
-            if diff and change is not None:
+            if shown is not None:
                 out.write(shown)
             else:
                 recommendation.write(found, out)
@@ -673,32 +684,67 @@ def _wanted(setup: Setup, given: dict[str, Any], change: PlannedChange | None) -
 
     goals = {name: given.pop(name) for name in GOALS}
     told, rows = setup.settings.workload, given.pop("measured")
-    nodes = given.pop("nodes") or setup.settings.hardware.nodes or 1
+    nodes = given.pop("nodes")
     stated = stated_over(given, change.stated() if change is not None else {})
     stated = _told(setup, stated)
     for name in ("isl", "osl", "concurrency"):
         stated.setdefault(name, told.get(name))
-    node = setup.hardware.gpus_per_node.only
-    if node is None and change is not None:
-        node = change.plan.placement.gpus_per_node.only
-    if node is None:
+    asked = estimates.asked_of(stated)
+    if goals["request_rate"] is not None and not asked.osl:
+        raise Failure("recommend: --request-rate needs --osl, the output tokens of a request")
+    if goals["target_tok_s"] is None and goals["request_rate"] is None:
+        goals["target_tok_s"] = told.get("target_tok_s")
+    per_node, there, price = _there(setup, asked.gpu, change)
+    if per_node is None:
         raise Failure("recommend: how many GPUs a node has is not known; write --gpu NAME:N")
     return Wanted(
-        asked=estimates.asked_of(stated),
-        per_node=node,
-        nodes=nodes,
-        target_tok_s=goals["target_tok_s"] or told.get("target_tok_s"),
+        asked=asked,
+        per_node=per_node,
+        nodes=nodes or there or 1,
+        target_tok_s=goals["target_tok_s"],
         request_rate=goals["request_rate"],
         ttft_ms=goals["ttft"] or told.get("ttft_ms"),
         tpot_ms=goals["tpot"] or told.get("tpot_ms"),
         headroom=goals["headroom"],
         objective=goals["objective"],
-        price=goals["price"],
+        price=price if goals["price"] is None else goals["price"],
         measured=measured_of(_yaml(rows)) if rows is not None else (),
+        session=goals["session"],
+        prefix_share=told.get("prefix_share"),
+        said=change.said if change is not None and given["engine_version"] is None else (),
     )
 
 
-GOALS = ("target_tok_s", "request_rate", "ttft", "tpot", "headroom", "objective", "price")
+def _there(
+    setup: Setup, gpu: str | None, change: PlannedChange | None
+) -> tuple[int | None, int | None, float | None]:
+    """GPUs of a node, nodes, and the price of a GPU: of the plan, where it is known of it, else by
+    the command line over the pool over the configuration."""
+    pool, told = _pool(setup, gpu), setup.hardware
+    place = change.plan.placement if change is not None else None
+    price = pool.price if pool is not None else None
+    return (
+        (place and place.gpus_per_node.only)
+        or setup.asked.gpus_per_node.only
+        or (pool and pool.per_node)
+        or told.gpus_per_node.only,
+        (place and place.nodes.only) or (pool and pool.nodes) or told.nodes.only,
+        place.price.only if place is not None and place.price.is_known else price,
+    )
+
+
+def _pool(setup: Setup, gpu: str | None) -> Pool | None:
+    """The pool of the configuration whose card is the one that is asked for, if it is the only."""
+    name = (gpu or "").partition(",")[0].partition(":")[0]
+    card = setup.devices.find(name).only
+    found = [pool for pool in setup.pools if card is not None and pool.gpu.only is not None
+             and pool.gpu.only.name == card.name]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
+
+GOALS = (
+    "target_tok_s", "request_rate", "ttft", "tpot", "headroom", "objective", "price", "session",
+)  # fmt: skip
 
 
 def _yaml(name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shardlint.engine import Engine
 from shardlint.footprint import MemoryRules, Settings, Sized, Weights
@@ -20,6 +20,11 @@ from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint, most, on_more
 from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
+from shardlint.speeds import Speed
+
+if TYPE_CHECKING:
+    from shardlint.sizing.loads import Load, Work
+    from shardlint.sizing.throughput import Throughput
 
 DIRECT: Final = (
     "max_model_len", "max_num_seqs", "max_num_batched_tokens", "dtype", "quantization",
@@ -164,6 +169,7 @@ class Sizer:
         self.engine = engine
         self._rules: dict[str, MemoryRules | None] = {}
         self._kept: dict[Hashable, tuple[Sized, ...]] = {}
+        self._works: dict[int, tuple[ModelFacts, Work]] = {}
 
     def sized(
         self, demand: Demand, layout: Layout | None = None, changes: Mapping[str, Any] | None = None
@@ -177,6 +183,36 @@ class Sizer:
                 self._kept.clear()
             self._kept[key] = tuple(self._made(demand, layout, settings))
         return self._kept[key]
+
+    def speeds(
+        self, demand: Demand, layout: Layout, isl: int, osl: int, concurrency: int | None
+    ) -> tuple[Speed, ...]:
+        """One for each of `sized`; empty where one of them is not modelled."""
+        from shardlint.sizing.loads import Load, load
+        from shardlint.sizing.throughput import Throughput, Workload, throughput
+
+        model, ranks = demand.model, self.engine.ranks(layout, demand.model, None)
+        own, found = self._work(model), []
+        for sized in self.sized(demand, layout):
+            longest = sized.made.settings.max_model_len
+            if longest is not None and isl + osl > longest:
+                return ()
+            one = load(model, own, ranks, layout, sized.made, demand.device, self.engine.name)
+            given = Workload(isl, osl, concurrency)
+            speed = throughput(one, given) if isinstance(one, Load) else None
+            if not isinstance(one, Load) or not isinstance(speed, Throughput):
+                return ()
+            found.append(_speed(sized.release, one, speed, osl))
+        return tuple(found)
+
+    def _work(self, model: ModelFacts) -> Work:
+        """What a model computes, put together once."""
+        from shardlint.sizing.loads import work
+
+        kept = self._works.get(id(model))
+        if kept is None or kept[0] is not model:
+            kept = self._works[id(model)] = (model, work(model))
+        return kept[1]
 
     def _made(self, demand: Demand, layout: Layout, settings: Settings) -> Iterator[Sized]:
         device, model = demand.device, demand.model
@@ -220,6 +256,16 @@ class Sizer:
         if release not in self._rules:
             self._rules[release] = self.engine.memory(release)
         return self._rules[release]
+
+
+def _speed(release: str, of: Load, speed: Throughput, osl: int) -> Speed:
+    low, high = speed.range
+    steps = sum(seconds for name, seconds in speed.parts.items() if name != "prefill")
+    return Speed(
+        release=release, gpus=of.gpus, batch=speed.batch, tok_s=speed.tok_s, tpot_ms=speed.tpot_ms,
+        step_ms=1e3 * steps / osl, measured=speed.grade == "measured", why=speed.why,
+        low=low / speed.tok_s, high=high / speed.tok_s,
+    )  # fmt: skip
 
 
 def _key(demand: Demand) -> Hashable:

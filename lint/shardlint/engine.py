@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from shardlint.footprint import MemoryRules
 from shardlint.known import Known
@@ -92,6 +92,10 @@ class Engine(Protocol):
         """
         ...
 
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Options that ask one release for a layout on one node; None: it cannot be asked."""
+        ...
+
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         """Why one host's devices need not be all that there is, as a condition; else None."""
         ...
@@ -143,3 +147,23 @@ def refuses(
         if constraint.refuses:
             return constraint
     return None
+
+
+DEGREES: Final = ("tp", "pp", "dp", "attention_dp", "ep", "dcp")
+"""Sizes of a layout, in the order in which options state them."""
+
+
+def by_options(engine: Engine, layout: Layout, release: str) -> tuple[str, ...] | None:
+    """The tensor parallel size, and what is not 1 or off, each by an option of its own."""
+    told = Known.of(Releases(release, release))
+    words: list[str] = []
+    for name in DEGREES:
+        value = getattr(layout, name)
+        on = value is True or (value is not False and value > 1)
+        if not on and name != "tp":
+            continue
+        flag = engine.flag_name(name, releases=told)
+        if flag is None:
+            return None
+        words += (flag,) if value is True else (flag, str(value))
+    return tuple(words)

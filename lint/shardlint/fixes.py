@@ -135,14 +135,27 @@ def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
     asked = Asked.of(world)
     layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
     if layout:
-        if asked is not None and asked.accepts(replace(asked.layout, **_typed(layout))):
+        after = None if asked is None else replace(asked.layout, **_typed(layout))
+        if asked is not None and after is not None and asked.accepts(after):
             fix = _layout_fix(asked, delta)
-            yield from (fix,) if fix is not None else ()
+            if fix is not None:
+                rates = _rates(world, asked.layout, after)
+                yield replace(fix, estimate={**fix.estimate, **rates})
         return
     edits = _edits(world.plan, delta)
     if edits is not None:
         said = (_setting(name, value) for name, value in delta.items())
         yield Fix(", ".join(said), "unsafe", dict(delta), edits)
+
+
+def _rates(world: World, before: Layout, after: Layout) -> dict[str, dict[str, int]]:
+    """Tokens a second for each GPU where both layouts are of a kind that was measured."""
+    load = world.loads[0]
+    found = [world.rate(layout, load) for layout in (before, after)]
+    rates = [round(sum(pair) / 2) for pair in found if pair is not None]
+    if len(rates) < 2 or rates[0] == rates[1]:
+        return {}
+    return {"output_tok_s_per_gpu": {"before": rates[0], "after": rates[1]}}
 
 
 BESIDE_OPTIONS = ("gpus_per_pod", "shm_bytes", "replicas", "max_replicas")

@@ -83,6 +83,7 @@ class _Collected:
     """Rule ids, and the file in which each was undecided; "" where it failed."""
     certain: dict[str, Options] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
+    plans: tuple[ServingPlan, ...] = ()
     demands: dict[str, Known[Demand]] = field(default_factory=dict)
     sizers: dict[str, Sizer] = field(default_factory=dict)
 
@@ -99,6 +100,15 @@ class _Collected:
                 for item in links.around(project.plans, project.routers)
             )  # fmt: skip
         return self.routed
+
+    def peers(self, plan: ServingPlan) -> int:
+        """Plans that the stated requests may go to as well."""
+        others = (other for other in self.plans if other is not plan)
+        return sum(
+            not (other.model.is_known and plan.model.is_known)
+            or not set(other.model.values).isdisjoint(plan.model.values)
+            for other in others
+        )
 
     def options(self, plan: ServingPlan) -> Options:
         """The options of a plan, taken apart once for all rules."""
@@ -137,7 +147,7 @@ def lint(project: Project) -> Run:
     setup, settings = project.setup, project.setup.settings
     available = setup.plugins.rules()
     rules = tuple(rule for rule in available if is_selected(rule, settings))
-    collected = _Collected(workload=settings.workload)
+    collected = _Collected(workload=settings.workload, plans=project.plans)
     for rule in rules:
         _run_rule(rule, project, collected)
     suppressions = Suppressions.of(project.sources)
@@ -216,7 +226,7 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
 
 
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:
-    if not rule.applies(plan, engine):
+    if not collected.workload.keys() >= set(rule.told) or not rule.applies(plan, engine):
         return
     elsewhere = _elsewhere(rule, plan, engine)
     alone = World(plan=plan, engine=engine)
@@ -314,7 +324,9 @@ def _world(
         device=values.get("placement.gpu", _certain(plan.placement.gpu))
         if demand is None else demand.device,
         workload=collected.workload,
+        peers=collected.peers(plan) if collected.workload else 0,
         sizes=None if demand is None else partial(collected.sizer(engine).sized, demand),
+        paces=None if demand is None else partial(collected.sizer(engine).speeds, demand),
     )  # fmt: skip
 
 

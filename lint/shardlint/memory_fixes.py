@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardlint.asked_layout import Asked
-from shardlint.footprint import Sized
+from shardlint.memory_rule import fits
 from shardlint.plan import Layout
 from shardlint.plugins import World
 
@@ -21,19 +21,6 @@ FP8_SINCE: Final = (8, 9)
 LEAST_CONTEXT: Final = 1024
 """A shorter one is no use to anybody."""
 MOST_TP: Final = 64
-
-
-def fits(found: tuple[Sized, ...]) -> bool:
-    """Whatever the release is: the weights load, and one longest request is held."""
-    return bool(found) and all(_fits(sized) for sized in found)
-
-
-def _fits(sized: Sized) -> bool:
-    made, need = sized.made, sized.made.need
-    loads = made.at_load + made.beside.context < made.total
-    if made.settings.kv_bytes is not None:
-        return loads and need is not None and need <= made.kv <= made.total - made.needed
-    return loads and need is not None and made.kv - sized.band.below >= need
 
 
 def settings_that_fit(world: World) -> Iterator[dict[str, Any]]:

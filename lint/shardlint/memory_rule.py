@@ -8,12 +8,18 @@ from typing import ClassVar, Final
 
 from shardlint.engine import Engine
 from shardlint.footprint import Footprint, Sized
-from shardlint.plan import ModelFacts, ServingPlan
+from shardlint.plan import SHAPE_KEPT, Device, Layout, ModelFacts, ServingPlan
 from shardlint.plugins import Found, Rule, Severity, World
 
 LARGE: Final = 2**28
 """Bytes below which a part is not named by itself."""
 MOST_NAMED: Final = 3
+
+
+DEFAULT_SHARE: Final = 0.88
+"""The least share of a card that an engine takes where nothing is stated."""
+BESIDE: Final = 0.15
+USUAL: Final = 8192
 
 
 class MemoryRule(Rule):
@@ -67,6 +73,59 @@ class MemoryRule(Rule):
                 since=found[first].release if several and first > 0 else None,
                 until=found[last].release if several and last < len(found) else None,
             )
+
+
+def fits(found: tuple[Sized, ...], requests: int = 1) -> bool:
+    """Whatever the release is, less the band: the weights load, and the cache holds so many of the
+    longest requests."""
+    return bool(found) and all(_fits(sized, requests) for sized in found)
+
+
+def _fits(sized: Sized, requests: int) -> bool:
+    made, need = sized.made, sized.made.need
+    loads = made.at_load + made.beside.context < made.total
+    if not loads or need is None:
+        return False
+    if made.settings.kv_bytes is not None:
+        return requests * need <= made.kv <= made.total - made.needed
+    return made.kv - sized.band.below >= requests * need
+
+
+def roomy(
+    plan: ServingPlan, model: ModelFacts, device: Device, layout: Layout, requests: int = 1
+) -> bool:
+    """Whatever the release, and however the weights are stored: there is room to spare.
+
+    For plans whose memory cannot be added up. Weights take 16 bits at most (engines cast wider
+    ones), and so does the cache. What an engine needs beside them is less than `BESIDE` of a card.
+    """
+    if device.mem_gb is None or not model.weights or model.mla or model.states:
+        return False
+    memory, wide = plan.memory, (plan.memory.dtype.only or "auto").lower()
+    changed = any(said.endswith(SHAPE_KEPT) for said in plan.model.assumes)
+    whole = plan.placement.device_kind.only in (None, "gpu", "gcd")
+    share = DEFAULT_SHARE if memory.budget.share.is_unset else memory.budget.share.only
+    length = _longest(plan, model)
+    if changed or plan.foreign or not whole or not share or length is None:
+        return False
+    if not memory.budget.bytes.is_unset or wide in ("float", "float32", "fp32"):
+        return False
+    elements = sum(
+        weight.outputs * weight.inputs * weight.count * max(1, len(block.layers))
+        for block in model.weights
+        for weight in block.weights
+    )
+    kept = sum(group.bytes_per_token(layout.tp) for group in model.kv_groups) * length * requests
+    room = (share - BESIDE) * device.mem_gb * 1e9 * layout.pp
+    return bool(model.kv_groups) and 2 * elements / layout.tp + kept <= room
+
+
+def _longest(plan: ServingPlan, model: ModelFacts) -> int | None:
+    """Tokens of the longest request; the usual ones where nothing says it."""
+    stated = plan.memory.max_model_len
+    if not stated.is_unset:
+        return stated.only
+    return model.default_context or model.least_context or model.max_position_embeddings or USUAL
 
 
 def gib(bytes: int) -> str:

@@ -43,6 +43,7 @@ from shardlint.plan import (
 )
 from shardlint.record import record
 from shardlint.source import Edit, Origin, Position, Source, Span
+from shardlint.speeds import Speed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -112,6 +113,12 @@ class Found:
     facts: tuple[str, ...] = ()
 
 
+USUAL_LENGTHS = (1024, 1024)
+"""Tokens in and out of one request, where nothing is said of them."""
+USUAL_LOADS = (32, None)
+"""Requests at a time for each GPU, where nothing is said of them; None: as many as fit."""
+
+
 @record(kw_only=True)
 class World:
     """One possible world of one plan: plain values of the facts that a rule needs.
@@ -132,8 +139,12 @@ class World:
     """The card, if it is certain or the rule asked for it."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What the user says of the requests: `[workload]` of the configuration."""
+    peers: int = 0
+    """Other plans of the project that serve the same model, or one that is not known."""
     sizes: Callable[[Layout, Mapping[str, Any]], tuple[Sized, ...]] | None = None
     """What a GPU holds with this layout and changed settings, by possible release."""
+    paces: Callable[[Layout, int, int, int | None], tuple[Speed, ...]] | None = None
+    """How fast this layout is with requests of so many tokens in and out, so many at a time."""
 
     def constraints(self, rule: str) -> Iterator[Constraint]:
         """Constraints of one rule in this world."""
@@ -175,6 +186,45 @@ class World:
         Only for rules that need "demand".
         """
         return self.sizes(layout or self.layout, settings) if self.sizes is not None else ()
+
+    def speeds(
+        self, layout: Layout | None = None, *, isl: int, osl: int, concurrency: int | None = None
+    ) -> tuple[Speed, ...]:
+        """How fast one replica is, for each kind of memory that a possible release has.
+
+        Of the layout of this world or of another one; without `concurrency`, with as many requests
+        as fit. Empty where that is not known or not modelled. Only for rules that need "demand".
+        """
+        told, own = self.plan.placement.link, self.device.link if self.device is not None else None
+        if self.paces is None or (not told.is_unset and told.only != own):
+            return ()  # the rate of another link than the card's own is not known
+        return self.paces(layout or self.layout, isl, osl, concurrency)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens in and out of one request: as stated, else the usual ones."""
+        told = self.workload
+        return told.get("isl", USUAL_LENGTHS[0]), told.get("osl", USUAL_LENGTHS[1])
+
+    @property
+    def loads(self) -> tuple[float | None, ...]:
+        """Requests at a time for each GPU: as stated, else the usual ones; None: as many as fit."""
+        asked, layout = self.workload.get("concurrency"), self.layout
+        if asked is None:
+            return USUAL_LOADS
+        copies = (self.plan.fleet.replicas.only or 1) * layout.dp
+        return (asked / (copies * layout.tp * layout.pp),)
+
+    def rate(self, layout: Layout, load: float | None) -> tuple[float, float] | None:
+        """Tokens a second for each GPU of one copy, least and most of the possible releases.
+
+        None where layouts of this kind were not measured.
+        """
+        (isl, osl), alone = self.lengths, replace(layout, dp=1)
+        asked = None if load is None else max(1, round(load * alone.tp * alone.pp))
+        speeds = self.speeds(alone, isl=isl, osl=osl, concurrency=asked)
+        rates = [speed.tok_s_per_gpu for speed in speeds if speed.measured]
+        return (min(rates), max(rates)) if rates and len(rates) == len(speeds) else None
 
     @property
     def card(self) -> str:
@@ -236,6 +286,8 @@ class Rule:
     needs: ClassVar[tuple[str, ...]] = ()
     wants: ClassVar[tuple[str, ...]] = ()
     """Facts that the rule takes where they are decided, and does without otherwise."""
+    told: ClassVar[tuple[str, ...]] = ()
+    """Keys of `[workload]` without which the rule has nothing to say."""
     model: ClassVar[tuple[str, ...]] = ()
     """Fields of ModelFacts that the rule rests on; they must be known for it to be decided."""
     enabled: ClassVar[bool] = True
@@ -367,7 +419,7 @@ class ConstraintRule(LayoutRule):
 
     def text(self, constraint: Constraint, world: World) -> str:
         if constraint.sentence is not None:
-            return f"{_filled(constraint.sentence, constraint)}; {says(world, constraint)}"
+            return f"{filled(constraint.sentence, constraint)}; {says(world, constraint)}"
         told = {"left": constraint.left, "right": constraint.right}
         return self.message.format(**told, subject=constraint.subject, says=says(world, constraint))
 
@@ -378,7 +430,7 @@ def remedies(world: World, constraint: Constraint) -> str | None:
     return "; or ".join(filter(None, (found, constraint.remedy))) or None
 
 
-def _filled(sentence: str, constraint: Constraint) -> str:
+def filled(sentence: str, constraint: Constraint) -> str:
     """The sentence with its numbers. It may hold words of a file, so that it is no template."""
     for name, number in (("left", constraint.left), ("right", constraint.right)):
         sentence = sentence.replace(f"{{{name}}}", str(number))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from shardlint.estimates import EstimateError
+from shardlint.estimates.lookups import Said, release_within
 from shardlint.fixes import diff
+from shardlint.hardware.option import LINKS
 from shardlint.known import Known
+from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
+from shardlint.plugins import Finding
 from shardlint.project import Project
 from shardlint.recommendations import Candidate
 from shardlint.source import Edit, EditConflict, apply
@@ -45,7 +51,7 @@ class PlannedChange:
         found = {
             "model": facts.id if facts is not None else name,
             "engine": plan.engine,
-            "engine_version": _release(plan),
+            "engine_version": self._release[0],
             "gpu": _card(plan),
             "quantization": _only(memory.quantization, "quantization"),
             "kv_cache_dtype": _only(memory.kv_cache_dtype, "the type of the KV cache"),
@@ -57,9 +63,22 @@ class PlannedChange:
         }
         return {key: value for key, value in found.items() if value is not None}
 
-    def change(self, item: Candidate) -> tuple[dict[str, int], tuple[Edit, ...]]:
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What was taken for what the plan leaves open."""
+        return self._release[1]
+
+    @cached_property
+    def _release(self) -> tuple[str | None, Said]:
+        """One of those that are possible, as for the memory of a plan."""
+        engine, spans = self.project.setup.engine(self.plan.engine), self.plan.versions.values
+        if engine is None or not engine.releases() or not spans:
+            return None, ()
+        return release_within(engine.releases(), spans, engine.label)
+
+    def change(self, item: Candidate, per_node: int) -> tuple[dict[str, int], tuple[Edit, ...]]:
         """The fields that change, and their edits; EstimateError where one cannot be made."""
-        delta = self._delta(item)
+        delta = self._delta(item, per_node)
         edits: list[Edit] = []
         for name, value in delta.items():
             site = self.plan.sites.get(name)
@@ -69,9 +88,9 @@ class PlannedChange:
             edits.extend(made)
         return delta, tuple(edits)
 
-    def diff(self, item: Candidate) -> str:
+    def diff(self, item: Candidate, per_node: int) -> str:
         """The change as a unified diff, after it was read again. Raises EstimateError."""
-        delta, edits = self.change(item)
+        delta, edits = self.change(item, per_node)
         if not delta:
             return ""
         after = self.project
@@ -85,17 +104,49 @@ class PlannedChange:
         for name, value in delta.items():
             if again is None or _now(again, name) != value:
                 raise EstimateError(f"{name} {value} does not read back from what was written")
+        self._check(item, after, again)
         return diff(self.project, after, {edit.file for edit in edits})
 
-    def _delta(self, item: Candidate) -> dict[str, int]:
+    def _check(self, item: Candidate, after: Project, again: ServingPlan | None) -> None:
+        """The replica takes the GPUs that were counted, and no error is new."""
+        assert again is not None  # it was read back
+        engine, layout = after.setup.engine(again.engine), again.effective.world().only
+        assert engine is not None
+        gpus = engine.ranks(layout, None, None).gpus if layout is not None else None
+        if gpus != item.estimate.gpus:
+            there = "an unknown number of" if gpus is None else gpus
+            raise EstimateError(f"a replica would take {there} GPUs, not {item.estimate.gpus}")
+        had = Counter(error.name for error in _errors(self.project))
+        for error in _errors(after):
+            had[error.name] -= 1
+            if had[error.name] < 0:
+                raise EstimateError(f"the change leads to {error.name}: {error.message}")
+
+    def _delta(self, item: Candidate, per_node: int) -> dict[str, int]:
         plan, layout = self.plan, item.estimate.layout
         wanted: dict[str, Any] = {name: getattr(layout, name) for name in DEGREES}
-        if isinstance(plan.placement.gpus_per_pod.only, int) and layout.nnodes == 1:
-            wanted["gpus_per_pod"] = item.estimate.gpus
-        if "replicas" in plan.sites:
-            wanted["replicas"] = item.fleet.replicas
+        wanted |= self._pods(item.estimate.gpus, per_node)
+        wanted["replicas"] = item.fleet.replicas
         wanted |= item.settings
         return {name: value for name, value in wanted.items() if _now(plan, name) != value}
+
+    def _pods(self, gpus: int, per_node: int) -> dict[str, int]:
+        """GPUs of one pod of a replica; the number of pods is left alone."""
+        told, now = self.plan.placement.pods_per_group, self.plan.placement.gpus_per_pod.only
+        pods = 1 if told.is_unset else told.only
+        if pods == 1 and gpus <= per_node:
+            return {"gpus_per_pod": gpus} if isinstance(now, int) else {}
+        if pods is None or not isinstance(now, int) or pods * now != gpus:
+            known = pods is not None and isinstance(now, int)
+            there = f"it has {pods} × {now} GPUs now" if known else "its pods are not known"
+            raise EstimateError(
+                f"a replica of {gpus} GPUs cannot be written: {there}, and a node has {per_node}"
+            )
+        return {}
+
+
+def _errors(project: Project) -> list[Finding]:
+    return [each for each in lint(project).result.findings if each.severity == "error"]
 
 
 def _now(plan: ServingPlan, name: str) -> Any:
@@ -117,15 +168,12 @@ def _only(fact: Known[Any], what: str) -> Any:
     return fact.only
 
 
-def _release(plan: ServingPlan) -> str | None:
-    """The newest that is possible."""
-    found = plan.versions.values
-    return found[-1].last if found else None
-
-
 def _card(plan: ServingPlan) -> str | None:
-    card = plan.placement.gpu.only
-    return card.name if card is not None else None
+    """With the link that is stated, where the card has another."""
+    card, link = plan.placement.gpu.only, plan.placement.link.only
+    if card is None:
+        return None
+    return card.name if link not in LINKS or link == card.link else f"{card.name},link={link}"
 
 
 def _share(plan: ServingPlan) -> str:

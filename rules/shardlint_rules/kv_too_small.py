@@ -12,7 +12,8 @@ there.
 
 With a `[workload]` in the configuration, also a warning where the cache does not hold its
 `concurrency` requests of `isl` + `osl` tokens, shared out over replicas and data-parallel ranks:
-the engine then preempts requests and computes them again.
+the engine then preempts requests and computes them again. Where only `concurrency` is stated, an
+info says how many requests of the full length are held.
 
 With data parallelism every rank keeps the whole KV cache of its own requests. Layers with a latent
 cache keep it on every tensor-parallel rank.
@@ -125,7 +126,10 @@ def _crowded(world: World) -> Iterator[Found]:
             help=f"a longer {world.engine.flag_name('max_model_len') or 'context'}",
         )
         return
-    if not asked or not tokens or not copies:
+    if not tokens:
+        yield from _at_full_length(world, asked, copies)
+        return
+    if not asked or not copies:
         return
     ranks = copies * world.layout.dp * world.layout.attention_dp
     each = -(-asked // ranks)
@@ -143,6 +147,27 @@ def _crowded(world: World) -> Iterator[Found]:
         at=world.origin("memory.max_num_seqs", "layout.tp", "model"),
         severity="warning",
         help="more replicas, an FP8 KV cache, or more ranks for one copy of the model",
+    )
+
+
+def _at_full_length(world: World, asked: int | None, copies: int | None) -> Iterator[Found]:
+    """Requests of which only the number is stated, as long as the engine lets them be."""
+    lengths = {item.made.settings.max_model_len for item in world.sized()}
+    longest = next(iter(lengths)) if len(lengths) == 1 else None
+    if not asked or not copies or longest is None:
+        return
+    each = -(-asked // (copies * world.layout.dp * world.layout.attention_dp))
+    most = max(_held(sized, longest) for sized in world.sized())
+    if most >= each:
+        return
+    yield Found(
+        message=(
+            f"of {each} requests at a time the KV cache{ranks_of(world)} holds about {int(most)},"
+            f" if all of them have the full {longest:,} tokens; the rest waits or is computed again"
+        ),
+        at=world.origin("memory.max_num_seqs", "memory.max_model_len", "layout.tp", "model"),
+        severity="info",
+        help="isl and osl in [workload] say how long requests are",
     )
 
 

@@ -72,7 +72,8 @@ class ReplicasExceedCapacity(Rule):
         placement = plan.placement
         if placement.capacity.is_known and not placement.scheduled:
             return engine.checked
-        told = placement.scheduled and placement.gpus_per_node.is_known
+        one = len(placement.pool.values) < 2  # of several pools, a pod takes the one that has room
+        told = placement.scheduled and placement.gpus_per_node.is_known and one
         return told and placement.device_kind.only == "gpu" and placement.gpus_per_pod.is_known
 
     def check_plan(self, world: World) -> Iterator[Found]:

@@ -40,9 +40,8 @@ class TpCrossNode(LayoutRule):
     fix = "unsafe"
 
     def check(self, world: World) -> Iterator[Found]:
-        nodes, placement = max(spanned(world), needed(world)), world.plan.placement
-        domain = placement.link_domain.only or 1
-        if nodes < 2 or domain >= max(RACK, world.layout.tp):
+        nodes, placement = crossed(world), world.plan.placement
+        if nodes < 2:
             return
         rdma = placement.network.only == "rdma"
         network = "an RDMA network" if rdma else "the network between them"
@@ -50,7 +49,7 @@ class TpCrossNode(LayoutRule):
         yield Found(
             message=(
                 f"TP {world.layout.tp} spans {nodes} nodes: the all-reduces of every layer cross"
-                f" {network}"
+                f" {network}{sent(world)}"
             ),
             at=world.origin("layout.tp", "layout.nnodes"),
             severity="info" if rdma else None,
@@ -59,6 +58,31 @@ class TpCrossNode(LayoutRule):
             if cure and spanned(world) > 1
             else None,
         )
+
+
+def crossed(world: World) -> int:
+    """Nodes between which the sums of one group go over the network; 1 where they do not."""
+    nodes, domain = max(spanned(world), needed(world)), world.plan.placement.link_domain.only or 1
+    return nodes if domain < max(RACK, world.layout.tp) else 1
+
+
+def sent(world: World) -> str:
+    """What each rank of a group sends for one token, where the model is known: ", 2.0 MB ...".
+
+    Two sums for each layer, each of which sends 2 × (p - 1) ÷ p of the 16-bit hidden state.
+    """
+    bytes = sent_bytes(world)
+    return "" if bytes is None else f", {bytes / 1e6:.1f} MB from each rank for every token"
+
+
+def sent_bytes(world: World) -> int | None:
+    tp, model, layout = world.layout.tp, world.plan.model_facts.only, world.plan.effective
+    stages = layout.pp.only
+    if model is None or not model.num_layers or not model.hidden_size or not stages:
+        return None
+    if layout.attention_dp.only not in (None, 1):
+        return None  # other exchanges take the place of these sums
+    return 2 * model.num_layers * 2 * (tp - 1) * model.hidden_size * 2 // (tp * stages)
 
 
 def spanned(world: World) -> int:

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 
 from shardlint.api import Engine, Found, LayoutRule, ServingPlan, World
 
-from shardlint_rules.tp_cross_node import spanned
+from shardlint_rules.tp_cross_node import sent, sent_bytes, spanned
 
 FEW, MANY = 2, 8
 SLOW = ("pcie", "none", "nvlink-bridge", "nvlink-c2c")
@@ -71,8 +71,19 @@ class TpSlowLink(LayoutRule):
         joined = f" joins {domain} boards" if domain > 1 else ""
         link = f"their bridge{joined}" if joined else "they have no NVLink"
         yield Found(
-            message=f"TP {tp} sums every layer over PCIe: {link}",
+            message=f"TP {tp} sums every layer over PCIe: {link}{_least(world)}",
             at=world.origin("layout.tp"),
             severity="warning" if tp >= MANY else None,
             help="where the model fits, smaller groups and more replicas",
         )
+
+
+def _least(world: World) -> str:
+    """What is sent for one token, and the milliseconds that this takes at the link's full rate."""
+    device, bytes = world.plan.placement.gpu.only, sent_bytes(world)
+    if bytes is None:
+        return ""
+    rate = device.link_gbps if device is not None and device.link == "pcie" else None
+    if not rate or world.plan.placement.link.only != "pcie":
+        return sent(world)
+    return f"{sent(world)}, at least {bytes / rate / 1e6:.2f} ms at its {rate:g} GB/s"

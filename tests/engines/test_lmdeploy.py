@@ -104,7 +104,9 @@ def test_what_runs_is_no_error(command: str) -> None:
 def test_a_number_of_blocks_may_have_been_taken_once() -> None:
     command = f"{SERVE} {QWEN} --cache-max-entry-count 200"
     told: dict[str, Any] = {"engine_version": {"lmdeploy": "0.7.0"}}
-    assert [("flag-conflict", "warning")] == findings(command, "flag-conflict", **told)
+    assert [] == findings(command, "flag-conflict", **told)
+    python = f"{command} --backend pytorch"
+    assert [("flag-conflict", "error")] == findings(python, "flag-conflict", **told)
 
 
 def test_kv_heads_are_copied_in_silence() -> None:

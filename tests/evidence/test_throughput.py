@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from shardlint.sizing.parameters import table
+from shardlint_rules.slo_latency_unmet import BEST
+from shardlint_rules.tp_oversharded import GAIN
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,3 +86,38 @@ def test_ranges_hold(found: Any, grade: str) -> None:
 def test_bound_on_the_first_token_holds(found: Any) -> None:
     kept = [speed.ttft_ms >= case.row.ttft_ms for case, speed in found if case.row.ttft_ms]
     assert sum(kept) >= 0.89 * len(kept) > 1500
+
+
+def _measured(found: Any) -> list[tuple[Any, Any]]:
+    return [(case.row, speed) for case, speed in found if speed.grade == "measured"]
+
+
+def test_smaller_groups_that_a_rule_advises_are_faster(found: Any) -> None:
+    """Pairs at equal load for each GPU, of which the rule tp-oversharded would advise one."""
+    groups: dict[Any, list[tuple[Any, Any]]] = {}
+    for row, speed in _measured(found):
+        groups.setdefault((row.group, row.gpu, row.engine), []).append((row, speed))
+    gains = [
+        small.tok_s / wide.tok_s
+        for members in groups.values()
+        for (small, fast), (wide, slow) in itertools.permutations(members, 2)
+        if small.tp < wide.tp
+        and small.pp == wide.pp == 1
+        and fast.tok_s_per_gpu >= GAIN * slow.tok_s_per_gpu
+    ]
+    assert len(gains) > 400
+    assert sum(gain > 1 for gain in gains) >= 0.975 * len(gains)
+    assert min(gains) > 0.9
+
+
+def test_no_goal_is_called_unmet_that_was_reached(found: Any) -> None:
+    """The share of a step that the rules take for the least is hardly ever undercut."""
+    shares = [
+        row.tpot_ms
+        * row.osl
+        / (1e3 * sum(s for part, s in speed.parts.items() if part != "prefill"))
+        for row, speed in _measured(found)
+        if row.tpot_ms
+    ]
+    assert len(shares) > 850
+    assert sum(share < BEST for share in shares) <= 0.01 * len(shares)

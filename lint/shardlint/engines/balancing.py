@@ -24,7 +24,6 @@ SGLANG_METHODS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
 })  # fmt: skip
 """What a method looks at; the last two are names of older releases."""
 
-BEHIND_ROUTER: Final = ("sglang_router.launch_server", "smg.launch_server")
 SGLANG_DEFAULT: Final = "round_robin"
 
 
@@ -51,9 +50,9 @@ def of_vllm(plan: ServingPlan) -> Router | None:
 def of_sglang(plan: ServingPlan) -> Router | None:
     """The method that is stated, else each rank in its turn.
 
-    The launcher of SGLang's router makes a server of its own for each rank, behind that router.
+    The launcher of the router starts a server for each rank, and balances them itself.
     """
-    if any(word.value in BEHIND_ROUTER for word in plan.argv):
+    if any((word.value or "").startswith("sglang_router") for word in plan.argv):
         return None
     stated = option(plan.argv, "--load-balance-method")
     ranks = plan.layout.dp

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardlint.engine import by_options
 from shardlint.engines import launchers
 from shardlint.engines.stated_options import Stated, stated
 from shardlint.footprint import MemoryRules
@@ -115,6 +116,9 @@ class RecognisedEngine:
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
         return None
+
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        return by_options(self, layout, release)
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         return None

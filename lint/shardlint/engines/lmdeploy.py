@@ -166,6 +166,9 @@ def _share(
     releases: Known[Releases],
 ) -> Iterator[Refused]:
     """A share of 1 or more is refused, but for older releases that took a number of blocks."""
+    checked = any(each.meets(SHARE_CHECKED_SINCE, None) for each in releases.values)
+    if releases.values and not checked and backend.only != PYTORCH:
+        return
     newer = all(each.within(SHARE_CHECKED_SINCE, None) for each in releases.values)
     certain = backend.only == PYTORCH or (newer and bool(releases.values))
     yield from shares(flags, names, most=1, below=True, certain=certain,

@@ -66,6 +66,11 @@ TEXT_ONLY: Final = frozenset(
      "--attention-backend", "--moe-a2a-backend", "--speculative-algorithm"}
 )  # fmt: skip
 """Options that tell a server of language models, where `sglang serve` starts others too."""
+DIFFUSION: Final = frozenset(
+    {"--num-gpus", "--ulysses-degree", "--ring-degree", "--sp-degree", "--enable-cfg-parallel",
+     "--dit-cpu-offload", "--dit-layerwise-offload", "--vae-cpu-offload"}
+)  # fmt: skip
+"""Options of that other server (multimodal_gen/runtime/server_args.py)."""
 MIB: Final = 2**20
 QUEUE: Final = 24 * MIB
 """distributed/parallel_state.py: a message queue for each group of ranks."""
@@ -86,6 +91,8 @@ class SGLang(RecognisedEngine):
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         start = self._start(launch)
         if start is None or any(word.value in HELP for word in launch.argv[start:]):
+            return None
+        if _makes_pictures(launch.argv[:start], launch.argv[start:]):
             return None
         releases = self.versions(Known.unset()) if not releases.values else releases
         command, model = self._command(launch, start)
@@ -213,6 +220,16 @@ class SGLang(RecognisedEngine):
             return name if any(has) else None
         return name
 
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Before attention DP had an option of its own, a switch made it of --dp-size."""
+        one = Releases(release, release)
+        if layout.attention_dp == 1 or self.flag_name("attention_dp", releases=Known.of(one)):
+            return super().arguments(layout, release)
+        rest = super().arguments(replace(layout, attention_dp=1), release)
+        if rest is None or layout.dp > 1 or not one.meets(sglang_settings.OWN_WIDTH_SINCE, None):
+            return None
+        return (*rest, "--dp-size", str(layout.attention_dp), sglang_settings.DP_SWITCH)
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         return None
 
@@ -298,6 +315,16 @@ def _reshaped(model: Known[str], parsed: ParsedWords) -> Known[str]:
         if flag.flag == "--json-model-override-args":
             return model.assuming(f"`{flag.flag}` {SHAPE_KEPT}")
     return model
+
+
+def _makes_pictures(command: tuple[Text, ...], words: tuple[Text, ...]) -> bool:
+    """`sglang serve` starts another server for diffusion models, by its kind or its options."""
+    if not command or command[-1].value != "serve":
+        return False
+    kind = _without_kind(words)[1]
+    named = {(word.value or "").partition("=")[0] for word in words}
+    guessed = not DIFFUSION.isdisjoint(named) and TEXT_ONLY.isdisjoint(named)
+    return kind == "diffusion" or (kind is None and guessed)
 
 
 def _without_kind(words: tuple[Text, ...]) -> tuple[tuple[Text, ...], str | None]:

@@ -63,6 +63,8 @@ OTHER_COMMANDS: Final = ("disaggregated", "disaggregated_mpi_worker", "mm_embedd
 EVERY_RANK: Final = 0
 """Attention DP as a switch states it: as many groups as there are ranks of TP."""
 
+WIDE_ATTENTION: Final = "--enable_attention_dp"
+
 _SIZES = ("tp", "pp", "pcp", "dp", "nnodes", "executor")
 
 
@@ -163,6 +165,16 @@ class TensorRTLLM(TabledEngine):
         ranks = tp * attention_dp
         wide = ranks if attention_dp > 1 else 1
         return Layout(tp=ranks, pp=pp, dp=dp, attention_dp=wide, ep=ep)
+
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Attention DP is a switch, and experts whole on each rank have a size."""
+        if layout.attention_dp not in (1, layout.tp):
+            return None
+        rest = super().arguments(replace(layout, attention_dp=1, ep=1), release)
+        if rest is None:
+            return None
+        experts = (self.flags_of("ep")[0], str(layout.ep)) if layout.ep > 1 else ()
+        return (*rest, *experts, *((WIDE_ATTENTION,) if layout.attention_dp > 1 else ()))
 
     def group_nodes(self, layout: Layout, ranks: Ranks, per_node: int | None) -> int | None:
         """mapping.py: ranks of one stage are consecutive, and so are those of a node."""

@@ -12,6 +12,7 @@ from dataclasses import fields
 from posixpath import basename
 from typing import Any
 
+from shardlint.engine import by_options
 from shardlint.engines import (
     agreed,
     balancing,
@@ -269,6 +270,12 @@ class VLLM:
             has = [item.meets(history.first_seen, history.first_gone) for item in values]
             return name if any(has) else None
         return name
+
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        """Attention DP is data parallelism here."""
+        if layout.attention_dp > 1:
+            return None
+        return by_options(self, layout, release)
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         """Before it refused them, too few CUDA devices made an unset executor Ray."""

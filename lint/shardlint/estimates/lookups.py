@@ -10,6 +10,7 @@ from typing import Final
 
 from shardlint.estimates.asked import EstimateError, shown
 from shardlint.hardware.errors import HardwareError
+from shardlint.known import Known
 from shardlint.models.errors import ModelError
 from shardlint.plan import Device, ModelFacts, Releases, version
 from shardlint.project import Setup
@@ -84,7 +85,7 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
             option = setup.devices.parse_gpu_option(name)
         except HardwareError as error:
             raise EstimateError(f"gpu: {str(error).removeprefix('--gpu: ')}") from None
-        name, found = option.name, setup.devices.device(option)
+        name, found = option.name, _linked(setup.devices.device(option), option.link)
     if not found.is_known and (other := setup.devices.alike(name)):
         found = setup.devices.find(other)
     if not found.is_known:
@@ -103,6 +104,18 @@ def card_of(setup: Setup, name: str | None, gib: float | None) -> tuple[Device, 
         raise EstimateError(f"gpu: the memory of {device.name} is not known: state gpu_mem_gib")
     stated = replace(device, memory_mib=total // MIB, memory_kind=None)
     return stated if gib is None else replace(stated, driver_mib=None), total, said
+
+
+def _linked(found: Known[Device], link: str | None) -> Known[Device]:
+    """With the link that is stated. How fast another kind is than the card's own, is not known."""
+
+    def own(device: Device) -> Device:
+        if link is None or (device.link or "").startswith(link):
+            return device
+        domain = 1 if link == "pcie" else device.link_domain
+        return replace(device, link=link, link_domain=domain, link_gbps=None)
+
+    return found.map(own)
 
 
 def _usual(setup: Setup, name: str, values: Sequence[Device], gib: float | None) -> Device:

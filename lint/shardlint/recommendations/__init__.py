@@ -3,8 +3,9 @@
 from shardlint.recommendations.candidates import Candidate, Recommendation, Rejected, recommend
 from shardlint.recommendations.measured import Measured, MeasuredError, measured_of
 from shardlint.recommendations.question import Wanted
+from shardlint.recommendations.traffic import Session
 
 __all__ = [
-    "Candidate", "Measured", "MeasuredError", "Recommendation", "Rejected", "Wanted",
+    "Candidate", "Measured", "MeasuredError", "Recommendation", "Rejected", "Session", "Wanted",
     "measured_of", "recommend",
 ]  # fmt: skip

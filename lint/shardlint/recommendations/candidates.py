@@ -6,17 +6,27 @@ sized as a fleet and ranked by the objective among those that reach the goals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from shardlint.engine import Engine, refuses
 from shardlint.estimates import Asked, Estimate, EstimateError, Estimator
 from shardlint.plan import Constraint, Layout, Options, Releases
+from shardlint.plugins import filled
 from shardlint.recommendations.fleet import Fleet, Pace, fleet_of, low
 from shardlint.recommendations.layouts import Shape, shapes
 from shardlint.recommendations.measured import Measured, scale
 from shardlint.recommendations.question import Wanted
+from shardlint.recommendations.traffic import (
+    LARGE,
+    Pipeline,
+    Prefixes,
+    Session,
+    pipeline,
+    prefixes,
+    session,
+)
 from shardlint.record import record
 from shardlint.sizing.loads import NotModelled
 from shardlint.sizing.throughput import Throughput, Workload, throughput
@@ -55,6 +65,9 @@ class Candidate:
     why: str
     settings: Mapping[str, Any]
     arguments: tuple[str, ...]
+    session: Session | None = None
+    pipeline: Pipeline | None = None
+    prefixes: Prefixes | None = None
 
     @property
     def layout(self) -> Mapping[str, int]:
@@ -113,7 +126,7 @@ class _Search:
     def answer(self) -> Recommendation:
         sized = [pair for shape in self._shapes() if (pair := self._sized(shape)) is not None]
         factor = self._factor(sized)
-        sure = [made.gpus for _, made in sized if made.verdict == "fits"]
+        sure = [made.gpus for _, made in sized if self._as_asked(made)]
         self.least = min(sure or [made.gpus for _, made in sized], default=0)
         found = [self._candidate(shape, made, factor) for shape, made in sized]
         ranked = self._ranked(found)
@@ -122,7 +135,7 @@ class _Search:
             wall=self._wall(ranked),
             found=tuple(ranked[:SHOWN]),
             rejected=tuple(self.rejected),
-            notes=tuple(self._notes(factor)),
+            notes=tuple(self._notes(factor, [shape for shape, _ in sized])),
         )
 
     # ------------------------------------------------------------------------------- layouts
@@ -130,7 +143,8 @@ class _Search:
     def _shapes(self) -> Iterator[Shape]:
         for shape in shapes(self.model, self.device, self.wanted):
             layout = _layout(self.engine, shape)
-            if _means(self.engine, layout, shape):
+            told = self.engine.arguments(layout, self.release)
+            if told is not None and _means(self.engine, layout, shape):
                 refusal = self._refusal(layout)
                 if refusal is None:
                     yield shape
@@ -145,15 +159,23 @@ class _Search:
         """What one GPU holds; with a shorter context where only that does not fit."""
         asked = _of_shape(self.wanted.asked, shape)
         made = self.estimator.estimate(asked)
-        if made.verdict != "fits" and asked.max_model_len is None:
-            shorter = self._shorter(asked)
-            made = shorter if shorter is not None else made
         if made.verdict != "fits":
             self.too_small.add(shape.gpus)
-        if made.verdict == "fits" or (made.verdict == "tight" and made.fits):
+            shorter = self._shorter(asked) if asked.max_model_len is None else None
+            made = shorter or made
+        runs = made.verdict == "fits" or (made.verdict == "tight" and made.fits)
+        if runs or self._measured(shape):
             return shape, made
         self.rejected.append(_too_small(shape, made))
         return None
+
+    def _measured(self, shape: Shape) -> list[Measured]:
+        return [row for row in self.wanted.measured if _same(row, shape)]
+
+    def _as_asked(self, made: Estimate) -> bool:
+        """It surely fits, and not only with a shorter context."""
+        given = made.asked.max_model_len if made.asked is not None else None
+        return made.verdict == "fits" and given == self.wanted.asked.max_model_len
 
     def _shorter(self, asked: Asked) -> Estimate | None:
         """The same with room for the requests that are asked for, and not for longer ones."""
@@ -178,21 +200,35 @@ class _Search:
         return scale(self.wanted.measured, told)
 
     def _candidate(self, shape: Shape, made: Estimate, factor: float | None) -> Candidate:
-        rows = [row for row in self.wanted.measured if _same(row, shape)]
-        pace = Pace(made, rows, 1.0 if factor is None else factor)
+        pace = Pace(made, self._measured(shape), 1.0 if factor is None else factor)
         fleet = fleet_of(pace, self.wanted)
         length = made.asked.max_model_len if made.asked is not None else None
-        own = self.wanted.asked.max_model_len is None
-        settings = {"max_model_len": length} if length is not None and own else {}
+        settings = {} if length == self.wanted.asked.max_model_len else {"max_model_len": length}
         layout = _layout(self.engine, shape)
         return Candidate(
             shape=shape,
             estimate=made,
             fleet=fleet,
-            why=self._why(shape, made, fleet),
+            why=self._why(shape, made, fleet, settings),
             settings=settings,
-            arguments=(*_options(self.engine, layout), *_written(self.engine, settings)),
+            arguments=(
+                *(self.engine.arguments(layout, self.release) or ()),
+                *_written(self.engine, settings),
+            ),
+            session=self._session(made),
+            pipeline=pipeline(shape.pp, self.wanted.asked.concurrency, fleet.replicas),
+            prefixes=prefixes(self.wanted.prefix_share, fleet.replicas * made.dp_ranks),
         )
+
+    def _session(self, made: Estimate) -> Session | None:
+        """The one that is asked for, else one of the longest length where that is a large one."""
+        asked = self.wanted.asked
+        each = (asked.isl or 0) + (asked.osl or 0)
+        tokens = self.wanted.session or made.made.settings.max_model_len
+        found = session(made, tokens, each) if tokens else None
+        if found is None or self.wanted.session is not None or found.share >= LARGE:
+            return found
+        return None
 
     # ---------------------------------------------------------------------------------- order
 
@@ -222,7 +258,8 @@ class _Search:
 
     def _status(self, item: Candidate) -> tuple[bool, ...]:
         fleet = item.fleet
-        tight = item.estimate.verdict != "fits"
+        ran = fleet.speed is not None and fleet.speed.yours
+        tight = item.estimate.verdict != "fits" and not ran
         return (not fleet.affordable, not fleet.reaches, tight, bool(item.settings))
 
     def _order(self, item: Candidate) -> tuple[Any, ...]:
@@ -248,14 +285,18 @@ class _Search:
             return "latency"
         return "fit" if self._least(first.estimate) else "throughput"
 
-    def _why(self, shape: Shape, made: Estimate, fleet: Fleet) -> str:
+    def _why(self, shape: Shape, made: Estimate, fleet: Fleet, settings: Mapping[str, Any]) -> str:
         if not fleet.affordable:
             return f"{fleet.replicas * made.gpus} GPUs are needed, {self.wanted.gpus} are there"
         if fleet.missed:
             return fleet.missed
         said = []
         if made.verdict != "fits":
-            said.append("it is doubtful whether it fits")
+            yours = fleet.speed is not None and fleet.speed.yours
+            doubt = "it was measured, though by the estimate it hardly fits or does not"
+            said.append(doubt if yours else "it is doubtful whether it fits")
+        if settings:
+            said.append(f"fits only with requests of {settings['max_model_len']:,} tokens at most")
         if self._least(made):
             said.append("fewer GPUs do not hold the model")
         if shape.pp > 1:
@@ -270,13 +311,17 @@ class _Search:
         """The smallest replica that holds the model, where a smaller one was tried."""
         return made.gpus == self.least and any(gpus < made.gpus for gpus in self.too_small)
 
-    def _notes(self, factor: float | None) -> Iterator[str]:
+    def _notes(self, factor: float | None, there: Sequence[Shape]) -> Iterator[str]:
+        yield from self.wanted.said
         yield from self.said
         if not (self.wanted.asked.isl and self.wanted.asked.osl):
             yield "isl and osl are not stated: nothing is said of speed"
-        if self.wanted.measured and factor is None:
-            yield "no measured layout is among those that fit, or its speed is not modelled"
-        elif factor is not None:
+        rows = self.wanted.measured
+        if lost := [row for row in rows if not any(_same(row, shape) for shape in there)]:
+            yield f"{len(lost)} of {len(rows)} measurements are of layouts that cannot be had here"
+        if factor is None and len(lost) < len(rows):
+            yield "nothing is told of the speed of what was measured: others are not scaled by it"
+        if factor is not None:
             yield f"speeds are × {factor:.2f}, by what was measured"
         if any(row.one_warm_worker for row in self.wanted.measured):
             yield (
@@ -321,7 +366,13 @@ def _means(engine: Engine, layout: Layout, shape: Shape) -> bool:
 
 
 def _refused(engine: Engine, shape: Shape, found: Constraint) -> Rejected:
-    message = f"{found.subject}, {found.left:,} and {found.right:,}: {engine.label} refuses it"
+    """With the engine's own words where it has some."""
+    own = f" ('{found.refusal}')" if found.refusal else ""
+    if found.sentence is not None:
+        what = filled(found.sentence, found)
+    else:
+        what = f"{found.left:,} {found.subject} do not suit {found.right:,}"
+    message = f"{what}; {engine.label} {found.consequence}{own}"
     return Rejected(layout=layout_of(shape), rule=found.rule, message=message)
 
 
@@ -361,19 +412,6 @@ def _rate(item: Candidate) -> float:
     if speed is None:
         return 0.0
     return item.fleet.tok_s * low(speed.grade) / item.fleet.counted_gpus
-
-
-DEGREES: Final = ("tp", "pp", "dp", "attention_dp", "ep", "dcp")
-
-
-def _options(engine: Engine, layout: Layout) -> Iterator[str]:
-    """The layout as options of the engine: the tensor parallel size, and what is not 1 or off."""
-    for name in DEGREES:
-        value = getattr(layout, name)
-        on = value is True or (value is not False and value > 1)
-        flag = engine.flag_name(name) if on or name == "tp" else None
-        if flag is not None:
-            yield from (flag,) if value is True else (flag, str(value))
 
 
 def _written(engine: Engine, settings: Mapping[str, Any]) -> Iterator[str]:

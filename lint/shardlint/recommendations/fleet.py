@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from shardlint.estimates import Estimate
@@ -53,6 +54,7 @@ class Fleet:
     counted_gpus: int
     waits: str = ""
     held_by_goal: bool = False
+    users: int | None = None
 
     @property
     def missed(self) -> str:
@@ -64,7 +66,14 @@ class Fleet:
 
     @property
     def tok_s(self) -> float:
-        return self.replicas * self.speed.tok_s if self.speed is not None else 0.0
+        return rate(self.speed, self.replicas, self.users) if self.speed is not None else 0.0
+
+
+def rate(speed: Speed, replicas: int, users: int | None) -> float:
+    """Tokens a second of all replicas: no more requests run than there are users."""
+    if users is None or speed.yours or not speed.batch:
+        return replicas * speed.tok_s
+    return speed.tok_s * min(replicas, users / speed.batch)
 
 
 class Pace:
@@ -92,16 +101,18 @@ class Pace:
     def at(self, concurrency: int | None) -> Speed | None:
         """None where nothing is known of it."""
         row = self._row(concurrency)
-        if row is not None and row.output_tok_s is not None:
-            return Speed(
-                tok_s=row.output_tok_s, tpot_ms=row.tpot_ms, ttft_ms=row.ttft_ms,
-                batch=row.concurrency, bound_by="overhead", grade="measured", why="", yours=True,
-            )  # fmt: skip
+        if row is not None:
+            return _of_row(row)
         asked, load = self.made.asked, self.made.load
         if asked is None or isinstance(load, NotModelled) or not (asked.isl and asked.osl):
             return None
         found = throughput(load, Workload(asked.isl, asked.osl, concurrency))
         return self._scaled(found) if isinstance(found, Throughput) else None
+
+    def best_of_yours(self, good: Callable[[Speed], bool]) -> Speed | None:
+        """The fastest measurement that is good."""
+        found = [speed for speed in map(_of_row, self.rows) if good(speed)]
+        return max(found, key=lambda speed: speed.tok_s, default=None)
 
     def _scaled(self, found: Throughput) -> Speed:
         return Speed(
@@ -123,6 +134,13 @@ class Pace:
         return min(self.rows, key=lambda row: abs((row.concurrency or concurrency) - concurrency))
 
 
+def _of_row(row: Measured) -> Speed:
+    return Speed(
+        tok_s=row.output_tok_s or 0.0, tpot_ms=row.tpot_ms, ttft_ms=row.ttft_ms,
+        batch=row.concurrency, bound_by="overhead", grade="measured", why="", yours=True,
+    )  # fmt: skip
+
+
 def low(grade: Grade) -> float:
     """The lower end of the range of what is measured where one token a second is told.
 
@@ -133,7 +151,7 @@ def low(grade: Grade) -> float:
 
 def fleet_of(pace: Pace, wanted: Wanted) -> Fleet:
     """As many replicas as the target needs, and headroom; without a target all GPUs."""
-    room = max(1, wanted.gpus // pace.made.gpus)
+    room = max(1, wanted.room(pace.made.gpus))
     target, users = wanted.rate, wanted.asked.concurrency
     if target is None:
         return _filled(pace, wanted, room, users)
@@ -153,7 +171,7 @@ def _filled(pace: Pace, wanted: Wanted, room: int, users: int | None) -> Fleet:
     return Fleet(
         replicas=replicas, needed=replicas, speed=speed, affordable=True,
         late=_missed(speed, wanted), waits=_waiting(pace, speed, users, replicas),
-        why=pace.why, counted_gpus=wanted.gpus, held_by_goal=held,
+        why=pace.why, counted_gpus=wanted.gpus, held_by_goal=held, users=users,
     )  # fmt: skip
 
 
@@ -173,26 +191,27 @@ def _for_target(pace: Pace, wanted: Wanted, room: int, target: float) -> Fleet:
 
 def _for_users(pace: Pace, wanted: Wanted, room: int, target: float, users: int) -> Fleet:
     """The fewest replicas over which the users get the target within the goals."""
-    last: tuple[int, Speed] | None = None
-    for needed in range(1, min(users, MOST_REPLICAS) + 1):
-        speed = pace.at(-(-users // needed))
-        if speed is None:
-            return _unknown(pace, wanted, room)
-        last = needed, speed
-        enough = needed * speed.tok_s >= target - SHARP
-        if enough and not (_missed(speed, wanted) or _waiting(pace, speed, users, needed)):
-            break
-    assert last is not None
-    needed, speed = last
-    short = needed * speed.tok_s < target - SHARP
-    waits = (
-        f"{users} users get {needed * speed.tok_s:,.0f} tokens a second at most" if short else ""
-    )
-    replicas = _with_headroom(needed, wanted)
+
+    def enough(replicas: int) -> bool:
+        speed = pace.at(-(-users // replicas))
+        if speed is None or rate(speed, replicas, users) < target - SHARP:
+            return False
+        return not (_missed(speed, wanted) or _waiting(pace, speed, users, replicas))
+
+    # more replicas have fewer requests each, so that halving finds the fewest
+    most = min(users, MOST_REPLICAS)
+    needed = 1 + bisect_left(range(1, most + 1), True, hi=most - 1, key=enough)
+    speed = pace.at(-(-users // needed))
+    if speed is None or not speed.tok_s:
+        return _unknown(pace, wanted, room)
+    most_tok_s = rate(speed, needed, users)
+    short = most_tok_s < target - SHARP
+    waits = f"{users} users get {most_tok_s:,.0f} tokens a second at most" if short else ""
+    replicas = needed if short else _with_headroom(needed, wanted)
     return Fleet(
         replicas=replicas, needed=needed, speed=speed, affordable=replicas <= room,
         late=_missed(speed, wanted), waits=waits, why="",
-        counted_gpus=replicas * pace.made.gpus,
+        counted_gpus=replicas * pace.made.gpus, users=users,
     )  # fmt: skip
 
 
@@ -213,8 +232,10 @@ def _within_goals(pace: Pace, wanted: Wanted) -> tuple[Speed | None, bool]:
     More requests make every one of them slower, so that halving finds it.
     """
     full = pace.at(None)
-    if full is None or full.yours or not _missed(full, wanted):
+    if full is None or not _missed(full, wanted):
         return full, False
+    if full.yours:
+        return pace.best_of_yours(lambda speed: not _missed(speed, wanted)) or full, False
     low, high = 0, pace.most() or 1
     while high - low > 1:
         middle = (low + high) // 2

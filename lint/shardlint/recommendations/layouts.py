@@ -54,12 +54,12 @@ def shapes(model: ModelFacts, device: Device, wanted: Wanted) -> Iterator[Shape]
 
 
 def _places(width: int, pp: int, wanted: Wanted) -> bool:
-    """No GPU of a node is left over, and there are as many nodes."""
+    """There are as many nodes, and no GPU of a node is left over but by a power of two."""
     node, gpus = wanted.per_node, width * pp
     if gpus > wanted.gpus:
         return False
     if gpus <= node:
-        return node % gpus == 0
+        return node % gpus == 0 or gpus.bit_count() == 1
     whole = width % node == 0 or node % width == 0
     return gpus % node == 0 and whole
 

@@ -19,7 +19,9 @@ class Wanted:
     nothing, and its `concurrency` is that of the whole fleet. There are `nodes` of `per_node` GPUs.
     `target_tok_s` and `request_rate` (requests a second) are those of the fleet, `headroom` is the
     share of replicas that is added to what the target needs. `price` is that of one GPU for an
-    hour. Goals that are None are not set.
+    hour. `session` are the tokens of a session that is far longer than the others, `prefix_share`
+    is the share of input tokens that an earlier request had too. `said` is what was taken for what
+    the question leaves open. Goals that are None are not set.
     """
 
     asked: Asked
@@ -33,10 +35,19 @@ class Wanted:
     objective: Objective = "throughput"
     price: float | None = None
     measured: tuple[Measured, ...] = ()
+    session: int | None = None
+    prefix_share: float | None = None
+    said: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> int:
         return self.per_node * self.nodes
+
+    def room(self, gpus: int) -> int:
+        """Replicas of so many GPUs that the nodes hold; one that is larger takes whole nodes."""
+        if gpus <= self.per_node:
+            return self.nodes * (self.per_node // gpus)
+        return self.nodes // -(-gpus // self.per_node)
 
     @property
     def rate(self) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import Any, Final, TextIO
 
-from shardlint.recommendations import Candidate, Recommendation, Rejected
+from shardlint.recommendations import Candidate, Recommendation, Rejected, Session
 from shardlint.reports.colour import painter
 from shardlint.reports.words import counted, printable
 from shardlint.sizing.parameters import table
@@ -25,14 +25,16 @@ HEAD: Final = ("", "layout", "replicas", "GPUs", "KV tokens", "requests", "TPOT"
 MOST_REJECTED: Final = 8
 
 
-def record(found: Recommendation) -> dict[str, Any]:
+def record(found: Recommendation, diff: str | None = None) -> dict[str, Any]:
     """The document of `recommend --format json`."""
     return {
         "schema_version": 1,
         "wall": found.wall,
+        "gpus": found.wanted.gpus,
         "candidates": [_candidate(item, at, found) for at, item in enumerate(found.found, 1)],
         "rejected": [_rejected(item) for item in found.rejected],
         "notes": list(found.notes),
+        "diff": diff,
     }
 
 
@@ -40,13 +42,14 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
     made, fleet, speed = item.estimate, item.fleet, item.fleet.speed
     tokens = made.made.tokens
     concurrency = made.made.concurrency
-    known = speed is not None
+    known, prices = speed is not None, _prices(item, found)
     return {
         "rank": at,
         "layout": dict(item.layout),
         "replicas": fleet.replicas,
         "needed": fleet.needed,
         "gpus": item.gpus,
+        "unused_gpus": max(0, found.wanted.gpus - item.gpus),
         "fits": made.fits,
         "verdict": made.verdict,
         "reaches_goals": fleet.reaches and fleet.affordable,
@@ -60,31 +63,68 @@ def _candidate(item: Candidate, at: int, found: Recommendation) -> dict[str, Any
         "class": speed.grade if speed else "not_modelled",
         "range": _range(item),
         "blast_radius": round(item.blast_radius, 4),
-        "usd_per_million_tokens": _price(item, found),
+        "usd_per_million_tokens": prices[0] if prices else None,
+        "usd_per_million_tokens_range": list(prices[1:]) or None,
         "arguments": list(item.arguments),
+        "session": _session(item),
+        "pipeline": _pipeline(item),
+        "prefix_hits": _prefix_hits(item),
         "why": item.why,
     }
+
+
+def _session(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.session) is None:
+        return None
+    return {
+        "tokens": found.tokens, "fits": found.fits, "cache_share": round(found.share, 4),
+        "requests_beside": found.left if found.fits else None, "longest": found.most,
+    }  # fmt: skip
+
+
+def _pipeline(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.pipeline) is None:
+        return None
+    return {
+        "stages": found.stages, "requests": found.requests, "idle_stages": found.idle,
+        "bubble": round(found.bubble, 4),
+    }  # fmt: skip
+
+
+def _prefix_hits(item: Candidate) -> dict[str, Any] | None:
+    if (found := item.prefixes) is None:
+        return None
+    return {
+        "caches": found.caches, "aware": round(found.aware, 4), "blind": round(found.blind, 4),
+    }  # fmt: skip
 
 
 def _rejected(item: Rejected) -> dict[str, Any]:
     return {"layout": dict(item.layout), "rule": item.rule, "message": item.message}
 
 
-def _range(item: Candidate) -> list[float] | None:
+def _ends(item: Candidate) -> tuple[float, float] | None:
     """Tokens a second of the fleet between which nine of ten are."""
     speed = item.fleet.speed
     if speed is None or speed.yours:
         return None
     low, high = table()["error"][speed.grade]["range"]
-    return [round(item.fleet.tok_s * low, 1), round(item.fleet.tok_s * high, 1)]
+    return item.fleet.tok_s * low, item.fleet.tok_s * high
 
 
-def _price(item: Candidate, found: Recommendation) -> float | None:
-    """Of a million output tokens, with all replicas at work."""
+def _range(item: Candidate) -> list[float] | None:
+    ends = _ends(item)
+    return None if ends is None else [round(end, 1) for end in ends]
+
+
+def _prices(item: Candidate, found: Recommendation) -> tuple[float, ...]:
+    """USD for a million output tokens with all replicas at work: by the rate, and where that is
+    not measured by the ends of its range; empty where price or rate are not known."""
     price, rate = found.wanted.price, item.fleet.tok_s
     if price is None or not rate:
-        return None
-    return round(price * item.gpus / 3600 / rate * 1e6, 4)
+        return ()
+    rates = (rate, *reversed(_ends(item) or ()))
+    return tuple(round(price * item.gpus / 3600 / each * 1e6, 4) for each in rates)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -131,9 +171,9 @@ def _row(item: Candidate, at: int) -> list[str]:
     requests = made.made.concurrency
     rate = "" if speed is None else f"{item.fleet.tok_s:,.0f}"
     each = "" if speed is None else f"{item.fleet.tok_s / item.gpus:,.1f}"
-    if speed is not None and speed.grade == "weak" and (between := _range(item)) is not None:
-        rate = f"{between[0]:,.0f}–{between[1]:,.0f}"
-        each = f"{between[0] / item.gpus:,.0f}–{between[1] / item.gpus:,.0f}"
+    if speed is not None and speed.grade == "weak" and (between := _ends(item)) is not None:
+        rate = _between(*between)
+        each = _between(*(end / item.gpus for end in between))
     replicas = f"{item.fleet.replicas}"
     if item.fleet.replicas != item.fleet.needed:
         replicas = f"{item.fleet.needed} + {item.fleet.replicas - item.fleet.needed}"
@@ -150,6 +190,11 @@ def _row(item: Candidate, at: int) -> list[str]:
         each,
         f"{item.blast_radius:.0%}",
     ]
+
+
+def _between(low: float, high: float) -> str:
+    places = 0 if low >= 10 else 1
+    return f"{low:,.{places}f}–{high:,.{places}f}"
 
 
 def _ms(value: float | None) -> str:
@@ -171,6 +216,7 @@ def _sentences(found: Recommendation) -> Iterator[tuple[str, str]]:
         first = found.found[0]
         yield "fleet", _product(first, found)
         yield "options", " ".join(first.arguments)
+        yield from _traffic(first)
     for at, item in enumerate(found.found, 1):
         if item.why:
             yield f"{at}", item.why
@@ -185,15 +231,53 @@ def _sentences(found: Recommendation) -> Iterator[tuple[str, str]]:
         yield "assumes", note
 
 
+def _traffic(item: Candidate) -> Iterator[tuple[str, str]]:
+    """What the traffic does to the first layout."""
+    if (long := item.session) is not None:
+        yield "session", _said_of_session(long)
+    if (stages := item.pipeline) is not None:
+        said = f"{counted(stages.requests, 'request')} at a time in each replica: {stages.idle} of"
+        said += f" {stages.stages} stages are always idle, and one pass of the requests wastes"
+        yield "stages", f"{said} {stages.bubble:.0%} of the stages' time"
+    if (shared := item.prefixes) is not None:
+        said = f"{shared.aware:.0%} of the input was there before: a router that looks at prefixes"
+        said += f" finds up to {shared.aware:.0%} of it in a cache"
+        if shared.caches > 1:
+            said += (
+                f", a blind one over {shared.caches} caches about {shared.blind:.0%} where each"
+                " conversation has a prefix of its own, and more where all have the same"
+            )
+        yield "prefixes", f"{said}; the speeds above count none of it"
+
+
+def _said_of_session(long: Session) -> str:
+    said = f"one of {long.tokens:,} tokens"
+    if not long.fits:
+        return f"{said} does not run: model and KV cache take {long.most:,} at most"
+    said += f" takes {long.share:.0%} of a KV cache"
+    if long.left is not None:
+        said += f" and leaves room for {counted(long.left, 'request')} of the workload beside it"
+    return f"{said}; cap the longest request where others must not wait for it"
+
+
 def _product(item: Candidate, found: Recommendation) -> str:
     """The GPUs written out: "6 replicas × (TP 2) = 12 GPUs, 5 for the target and 1 to spare"."""
     fleet = item.fleet
     product = f"{counted(fleet.replicas, 'replica')} × ({written(item.layout)}) = "
     product += counted(item.gpus, "GPU")
+    if item.gpus < found.wanted.gpus:
+        product += f" of {found.wanted.gpus:,}, and {found.wanted.gpus - item.gpus:,} are not used"
     if fleet.replicas != fleet.needed:
         product += f": {fleet.needed} for the target and {fleet.replicas - fleet.needed} to spare"
-    cost = _price(item, found)
     if found.wanted.price is not None:
         product += f"; {found.wanted.price * item.gpus:,.2f} USD an hour"
-        product += f", {cost:,.2f} USD for a million output tokens" if cost is not None else ""
+        product += _cost(item, _prices(item, found))
     return product
+
+
+def _cost(item: Candidate, prices: Sequence[float]) -> str:
+    if not prices:
+        return ""
+    weak = item.fleet.speed is not None and item.fleet.speed.grade == "weak"
+    shown = f"{prices[1]:,.2f} to {prices[2]:,.2f}" if weak else f"{prices[0]:,.2f}"
+    return f", {shown} USD for a million output tokens"

@@ -63,7 +63,8 @@ def _change(name: str, value: Any) -> str:
 
 
 def _quantity(name: str) -> str:
-    return " ".join(_ACRONYMS.get(word, word) for word in name.split("_"))
+    words = name.replace("tok_s", "tok/s").split("_")
+    return " ".join(_ACRONYMS.get(word, word) for word in words)
 
 
 def _amount(value: Any) -> str:

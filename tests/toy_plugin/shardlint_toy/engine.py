@@ -130,6 +130,9 @@ class ToyEngine:
         name: str | None = TABLE["options"].get(field)
         return name
 
+    def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
+        return ("--shards", str(layout.tp))
+
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         return None
 
