@@ -205,7 +205,8 @@ class _Balanced:
         self.own = next(section.named("balance"), None)
         self.servers = [line for line in section.named("server") if len(line.words) > 2]
         self.sticks = any(True for _ in section.named("stick", "stick-table", "cookie"))
-        self.http = self._said("mode") == "http"
+        self.mode = self._said("mode")
+        self.http = self.mode == "http"
 
     def _said(self, *names: str) -> str:
         """The last word that the section, else its defaults, give to a keyword."""
@@ -238,7 +239,7 @@ class _Balanced:
             chooses="one" if count.only == 1 else "replicas",
             targets=tuple(line.words[2][0] for line in self.servers),
             choices=count,
-            engines=self.http and self._serves(),
+            engines=self.mode in ("", "http") and self._serves(),
             anchors=(section.head.span,),
             remarks=tuple(self._keys(policy)) if count.only != 1 and not self.sticks else (),
             offers=tuple(self._offers(awareness)),
