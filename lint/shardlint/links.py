@@ -7,11 +7,13 @@ in the same folder, else in one file alone; matches in several far files say not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from shardlint.engine import Balancer, Engine
+from shardlint.models.names import converses
 from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.record import record
 from shardlint.source import Origin
@@ -30,7 +32,7 @@ def resolved(
     found = _picked(routers)
     names = _Names(found, plans)
     by_id = {plan.id: plan for plan in plans}
-    linked = [_counted(_linked(router, names), by_id) for router in found]
+    linked = _opened([_counted(_linked(router, names), by_id) for router in found])
     inner = [router for plan in plans if (router := _inside(plan, engine)) is not None]
     heard = [_deaf(router, by_id, engine) for router in linked]
     return (*_behind_proxies(heard), *inner)
@@ -99,8 +101,11 @@ def _as_picked(router: Router, given: dict[str, Router], asking: dict[str, Route
 
 # ------------------------------------------------------------------------- labels and hosts
 
-POOL = "inferencepool"
-"""The end of names of pools, which are no hosts."""
+POOL, ROUTE, GATEWAY = ".inferencepool", ".httproute", ".gateway"
+"""The ends of names of pools, routes, and routes of a gateway, which are no hosts."""
+
+POLICY = "gateway-policy"
+"""The kind of what is attached to routes and Services, and may say how to choose."""
 
 _ORDINAL = re.compile(r"(.+)-\d+")
 
@@ -135,7 +140,9 @@ class _Names:
         """A Service or router of this name, else the plan; of a StatefulSet's pod, the set."""
         host = host_of(target)
         label = host.split(".")[0]
-        if host.endswith(f".{POOL}"):
+        if host.startswith("*"):
+            return self._matching(router, host[1:])
+        if host.endswith((POOL, ROUTE, GATEWAY)):
             return _nearest(router.file, self.fronts.get(host, ()))
         for name in dict.fromkeys((host, label)):
             others = [item for item in self.fronts.get(name, ()) if item.id != router.id]
@@ -146,6 +153,14 @@ class _Names:
             if near := _nearest(router.file, self.hosts.get(name, ())):
                 return near
         return ()
+
+    def _matching(self, router: Router, end: str) -> Sequence[Router]:
+        """Services whose name in the cluster ends so: those of the folder, or of one other file."""
+        found = {item.id: item for name, items in self.fronts.items() if name.endswith(end)
+                 for item in items if item.kind == "service"}  # fmt: skip
+        folder = _folder(router.file)
+        beside = [item for item in found.values() if _folder(item.file) == folder]
+        return beside or _nearest(router.file, list(found.values()))
 
 
 def host_of(target: str) -> str:
@@ -161,6 +176,24 @@ def _linked(router: Router, names: _Names) -> Router:
     for target in router.targets:
         found |= dict.fromkeys(item.id for item in names.by_host(router, target))
     return replace(router, backends=tuple(found)) if found else router
+
+
+def _opened(routers: list[Router]) -> list[Router]:
+    """Routes that a policy is attached to; a rule for many hosts yields to that for one."""
+    attached = {name for item in routers if item.kind == POLICY for name in item.backends}
+    exact = {name for item in routers if item.kind == "istio" and not _is_wild(item)
+             for name in item.backends}  # fmt: skip
+    found = [replace(item, sure=False) if item.id in attached and item.kind == "gateway" else item
+             for item in routers]  # fmt: skip
+    return [
+        replace(item, backends=tuple(name for name in item.backends if name not in exact))
+        if item.kind == "istio" and _is_wild(item) else item
+        for item in found
+    ]  # fmt: skip
+
+
+def _is_wild(router: Router) -> bool:
+    return any(target.startswith("*") for target in router.targets)
 
 
 def _counted(router: Router, plans: dict[str, ServingPlan]) -> Router:
@@ -227,18 +260,23 @@ def _skewed(router: Router, before: Router) -> Router:
 
 @record(kw_only=True)
 class Around:
-    """A router, all plans behind it, the routers before it, and those beside it."""
+    """A router, all plans behind it, the routers before it, and those beside it.
+
+    `turnless` are the ids of plans whose requests are no turns of a conversation.
+    """
 
     router: Router
     plans: tuple[ServingPlan, ...]
     before: tuple[Router, ...]
     beside: tuple[Router, ...]
+    turnless: frozenset[str] = frozenset()
 
 
 def around(plans: Iterable[ServingPlan], routers: Sequence[Router]) -> Iterator[Around]:
     """Each router with what stands around it."""
     by_id = {plan.id: plan for plan in plans}
     fronts = {router.id: router for router in routers}
+    turnless = frozenset(plan.id for plan in by_id.values() if not has_turns(plan))
     senders: dict[str, list[Router]] = {}
     for router in routers:
         for name in router.backends:
@@ -256,7 +294,36 @@ def around(plans: Iterable[ServingPlan], routers: Sequence[Router]) -> Iterator[
             plans=tuple(by_id[name] for name in reached if name in by_id),
             before=tuple(senders.get(router.id, ())),
             beside=tuple(beside.values()),
+            turnless=turnless,
         )
+
+
+TASKS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
+    "--task": frozenset({"embed", "embedding", "classify", "score", "reward", "rerank", "encode",
+                         "pooling", "plugin", "transcription"}),
+    "--runner": frozenset({"pooling"}),
+    "--convert": frozenset({"embed", "classify", "reward"}),
+})  # fmt: skip
+"""Options, and their values that ask for vectors, scores or transcripts."""
+
+ENDS: Final = ("ForSequenceClassification", "ForTokenClassification", "ForRewardModel",
+               "ForProcessRewardModel", "ForMaskedLM", "BertModel")  # fmt: skip
+"""Ends of architectures that sample no tokens."""
+
+
+def has_turns(plan: ServingPlan) -> bool:
+    """Its requests may be turns of a conversation: not of vectors, scores, transcripts."""
+    for flag in plan.flags:
+        asked = TASKS.get(flag.flag or "", frozenset())
+        if flag.value is not None and flag.value.value in asked:
+            return False
+        if flag.flag == "--is-embedding" and not flag.negated:
+            return False
+    facts = plan.model_facts.only
+    if facts is not None and (facts.architecture or "").endswith(ENDS):
+        return False
+    name = plan.model.only or (facts.id if facts is not None else "")
+    return converses(name)
 
 
 def _reached(router: Router, fronts: dict[str, Router]) -> dict[str, None]:

@@ -95,7 +95,7 @@ class _Collected:
             self.routed = tuple(
                 RouterWorld(
                     router=item.router, plans=item.plans, before=item.before, beside=item.beside,
-                    workload=self.workload,
+                    turnless=item.turnless, workload=self.workload,
                 )
                 for item in links.around(project.plans, project.routers)
             )  # fmt: skip
@@ -221,7 +221,8 @@ def _check_routers(rule: type[Rule], project: Project, collected: _Collected) ->
     for world in collected.around(project):
         for found in rule().check_routing(world):
             severity = found.severity or rule.severity
-            collected.hits.append(_Hit(rule, found, severity, frozenset(), world.router))
+            assumes = frozenset() if world.plans else frozenset(world.router.assumes)
+            collected.hits.append(_Hit(rule, found, severity, assumes, world.router))
 
 
 def _check_plan(rule: Rule, plan: ServingPlan, engine: Engine, collected: _Collected) -> None:

@@ -892,7 +892,8 @@ class Router:
     its own pods, for Services in front of it, `names` hosts by which others reach it. `remarks` is
     what its reader found: "skew", "kv-events", "prefix-caching-off", "session-key". `engines`: what
     it balances serves models, whatever else is known; a balancer of another kind is only judged
-    where it leads to engines. `within`: it is part of an engine, and chooses among its ranks.
+    where it leads to engines. `assumes` is what that rests on, if it is a guess. `within`:
+    it is part of an engine, and chooses among its ranks.
     """
 
     id: str
@@ -918,6 +919,7 @@ class Router:
     names: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     engines: bool = False
+    assumes: tuple[str, ...] = ()
     within: bool = False
     remarks: tuple[Remark, ...] = ()
     offers: tuple[Offer, ...] = ()

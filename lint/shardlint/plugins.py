@@ -265,6 +265,8 @@ class RouterWorld:
     plans: tuple[ServingPlan, ...] = ()
     before: tuple[Router, ...] = ()
     beside: tuple[Router, ...] = ()
+    turnless: frozenset[str] = frozenset()
+    """Ids of plans whose requests are no turns of a conversation: of vectors, scores, speech."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What the user says of the requests: `[workload]` of the configuration."""
 

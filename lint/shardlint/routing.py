@@ -87,9 +87,9 @@ def choice(world: RouterWorld) -> Choice | None:
         if listed is None and not router.choices.is_unset:
             return None
         return Choice(listed, ())
-    if not any(caches(plan) for plan in world.plans):
+    plans = _most([plan for plan in world.plans if plan.id not in world.turnless])
+    if not plans:
         return None
-    plans = _most(world.plans)
     count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)
@@ -101,23 +101,49 @@ BYPASSING: Final = ("ingress-nginx", "istio")
 """What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
 
 
+OPEN: Final = ("ingress", "gateway", "gateway-policy")
+"""What may send to the pods of a Service itself: so it is taken to, where it is not sure."""
+
+
 def _decided_elsewhere(world: RouterWorld) -> bool:
     """Another router chooses among the same replicas: this one is there for something else."""
     if world.router.kind != "service":
         return False
     if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):
         return True
+    if any(item.kind in OPEN and not item.sure for item in world.before):
+        return True
     return any(item.awareness or item.chooses == "elsewhere" for item in world.beside)
 
 
 def _most(plans: Sequence[ServingPlan]) -> tuple[ServingPlan, ...]:
-    """Those that serve one model: a request for it has no other choice. The model with most."""
-    models: dict[str, list[ServingPlan]] = {}
+    """Those that serve one model: a request for it has no other choice. The model with most.
+
+    What computes prompts for others is no replica of what goes on with them.
+    """
+    models: dict[tuple[str, str], list[ServingPlan]] = {}
     for plan in plans:
         if caches(plan):
-            models.setdefault(plan.model.only or "", []).append(plan)
+            models.setdefault((plan.model.only or "", _part(plan)), []).append(plan)
     found = list(models.values())
     return tuple(max(found, key=lambda group: sum(map(replicas, group)), default=[]))
+
+
+PARTS: Final = {"kv_producer": "prefill", "kv_consumer": "decode", "prefill": "prefill",
+                "decode": "decode"}  # fmt: skip
+"""Parts of a request, as an option says which of them is done."""
+
+
+def _part(plan: ServingPlan) -> str:
+    """The part of each request that it does: "prefill" or "decode"; empty: the whole, as far as
+    is said."""
+    if plan.role in PARTS:
+        return PARTS[plan.role]
+    for flag in plan.flags:
+        if flag.flag in ("--kv-transfer-config", "--disaggregation-mode") and flag.value:
+            said = flag.value.value or ""
+            return next((part for word, part in PARTS.items() if word in said), "")
+    return ""
 
 
 def replicas(plan: ServingPlan) -> int:

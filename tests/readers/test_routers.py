@@ -139,6 +139,55 @@ def test_one_server_leaves_nothing_to_choose() -> None:
     assert findings(text, "nginx.conf") == []
 
 
+def test_what_another_file_holds_of_an_upstream_is_open() -> None:
+    text = NGINX.replace("METHOD", "include servers.conf;")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.sure, router.choices.only) == (False, None)
+    assert findings(text, "nginx.conf") == []
+
+
+def test_nginx_takes_the_last_of_two_methods() -> None:
+    text = NGINX.replace("METHOD", "least_conn; hash $http_x_a;")
+    (router,) = routers(text, "nginx.conf")
+    assert facts(router) == ("hash", True, {"session"})
+    (router,) = routers(text.replace("least_conn; hash $http_x_a", "random; least_conn"), "a.conf")
+    assert (router.policy.only, [offer.cures for offer in router.offers]) == (
+        "least_conn",
+        ["skew"],
+    )
+
+
+def test_a_server_that_is_listed_twice_is_one() -> None:
+    text = NGINX.replace("METHOD", "").replace("8002", "8001")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.choices.only, router.chooses) == (1, "one")
+
+
+def test_streams_have_no_headers() -> None:
+    block = NGINX.replace("METHOD", "").replace("http {", "stream {")
+    text = block.replace("location / { proxy_pass http://llm; }", "proxy_pass llm;")
+    (router,) = routers(text, "nginx.conf")
+    assert (router.engines, [offer.cures for offer in router.offers]) == (False, ["skew"])
+    assert findings(text, "nginx.conf") == []
+
+
+@pytest.mark.parametrize("word", ["backup", "slow_start=30s"])
+def test_no_hash_beside_what_nginx_refuses_with_it(word: str) -> None:
+    text = NGINX.replace("METHOD", "server 127.0.0.1:8000;").replace("8002;", f"8002 {word};")
+    (router,) = routers(text, "nginx.conf")
+    assert [offer.cures for offer in router.offers] == ["skew"]
+    assert findings(text, "nginx.conf") == [("routing-blind", "warning")]
+
+
+def test_a_single_upstream_of_no_such_name_is_assumed_to_serve() -> None:
+    for name, confidence in (("web", "assumed"), ("llm", "certain")):
+        text = NGINX.replace("METHOD", "").replace("llm", name)
+        (finding,) = lint(Project.of_texts(setup(workload=CHAT), {"a.conf": text})).result.findings
+        assert (finding.name, finding.confidence) == ("routing-blind", confidence)
+    text = NGINX.replace("METHOD", "").replace("8002", "5432")
+    assert findings(text, "nginx.conf") == []
+
+
 def test_servers_that_a_template_fills_in_are_not_counted() -> None:
     text = "upstream llm {\n{% for h in hosts %}\n    server {{ h }}:80;\n{% endfor %}\n}\n"
     (router,) = routers(text, "nginx.conf.j2")
@@ -231,6 +280,69 @@ def test_haproxy_is_given_a_hash_of_a_session(balance: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("mode", ["mode tcp", "option tcplog"])
+def test_a_backend_that_sees_no_requests_gets_no_hash_of_a_header(mode: str) -> None:
+    for balance in ("balance roundrobin", "balance leastconn", "balance uri", "balance hdr(x-a)"):
+        text = HAPROXY.replace("BALANCE", balance).replace("mode http", mode)
+        (router,) = routers(text, "haproxy.cfg")
+        assert (router.offers, router.remarks) == ((), ())
+        assert router.engines is (mode != "mode tcp")
+        told = {"balance roundrobin": "routing-blind", "balance leastconn": "routing-load-only"}
+        found = [(told[balance], "warning")] if router.engines and balance in told else []
+        assert findings(text, "haproxy.cfg") == found
+        own = text.replace("backend vllm\n    b", "backend vllm\n    mode http\n    b")
+        (router,) = routers(own, "haproxy.cfg")
+        assert router.engines
+
+
+def test_defaults_by_their_name() -> None:
+    text = "defaults web\n  mode http\n" + HAPROXY.replace("mode http", "mode tcp")
+    text = text.replace("BALANCE", "balance roundrobin")
+    assert findings(text, "haproxy.cfg") == []
+    text = text.replace("backend vllm\n", "backend vllm from web\n")
+    assert findings(text, "haproxy.cfg") == [("routing-blind", "warning")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("check\n", "check\n    option pgsql-check\n"), ("8002", "5432")],
+)
+def test_a_database_of_that_name_is_no_engine(change: tuple[str, str]) -> None:
+    text = HAPROXY.replace("BALANCE", "balance roundrobin").replace(*change)
+    assert findings(text, "haproxy.cfg") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "bounded"),
+    [("hash-type consistent\n    hash-balance-factor 150", True),
+     ("hash-type consistent\n    hash-balance-factor 0", False),
+     ("hash-type consistent", False), ("hash-balance-factor 150", False)],
+)  # fmt: skip
+def test_a_bound_on_the_load_of_haproxy(more: str, bounded: bool) -> None:
+    text = HAPROXY.replace("BALANCE", f"balance hdr(x-a)\n    {more}")
+    (router,) = routers(text, "haproxy.cfg")
+    assert router.awareness == ({"session", "load"} if bounded else {"session"})
+    whale = {"kind": "chat", "isl": 64_000}
+    found = lint(Project.of_texts(setup(workload=whale), {"haproxy.cfg": text})).result.findings
+    assert [item.name for item in found] == ([] if bounded else ["whale-session"])
+
+
+def in_config_map(text: str, key: str) -> str:
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: front}\ndata:\n"
+    return f"{head}  {key}: |\n{lines}"
+
+
+def test_haproxy_in_a_config_map_is_edited_there() -> None:
+    plain = HAPROXY.replace("BALANCE", "balance roundrobin")
+    after, word = fixed(in_config_map(plain, "haproxy.cfg"), "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(plain, "haproxy.cfg", "routing-blind")
+    assert after == in_config_map(alone, "haproxy.cfg")
+    folded = in_config_map(plain, "haproxy.cfg").replace(": |", ": >")
+    assert all(not router.offers for router in routers(folded, "cm.yaml"))
+
+
 # --------------------------------------------------------------------------------------- Envoy
 
 
@@ -283,6 +395,20 @@ def test_envoy(policy: str, hashes: str, expected: Any, found: list[str]) -> Non
     for rule in found:
         _, word = fixed(text, "envoy.yaml", rule)
         assert word == "session-hash"
+
+
+def test_envoy_in_a_config_map_is_edited_there() -> None:
+    text = in_config_map(envoy(), "envoy.yaml")
+    after, word = fixed(text, "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(envoy(), "envoy.yaml", "routing-blind")
+    assert after == in_config_map(alone, "envoy.yaml")
+
+
+def test_a_bound_on_the_load_of_envoy() -> None:
+    bound = "    common_lb_config: {consistent_hashing_lb_config: {hash_balance_factor: 120}}\n"
+    (router,) = routers(envoy(f"    lb_policy: MAGLEV\n{bound}", HASHED), "envoy.yaml")
+    assert router.awareness == {"session", "load"}
 
 
 def test_a_cluster_that_a_picker_chooses_for_is_not_judged() -> None:
@@ -359,6 +485,129 @@ def test_the_ingress_of_nginx_chooses_in_place_of_the_service(
         assert 'nginx.ingress.kubernetes.io/upstream-hash-by: "$http_x_session_id"' in after
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["Qwen/Qwen3-Embedding-8B", "BAAI/bge-reranker-v2-m3", "openai/whisper-large-v3",
+     'Qwen/Qwen3-8B", "--task", "embed', 'Qwen/Qwen3-8B", "--runner", "pooling',
+     'Qwen/Qwen3-8B", "--convert=embed', "Qwen/Qwen3-ASR-1.7B"],
+)  # fmt: skip
+def test_servers_of_vectors_and_transcripts_have_no_turns(words: str) -> None:
+    assert findings(PODS, "k.yaml") == [("routing-blind", "warning")]
+    pods = PODS.replace("v0.33.0", "v0.11.0") if "--task" in words else PODS
+    assert findings(pods.replace("Qwen/Qwen3-8B", words), "k.yaml") == []
+
+
+def test_ranks_of_an_embedding_server_have_no_turns() -> None:
+    command = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --dp 4"
+    assert findings(f"{command}\n", "run.sh") == [("routing-blind", "warning")]
+    assert findings(f"{command} --is-embedding\n", "run.sh") == []
+
+
+@pytest.mark.parametrize("name", ["embeddings-of-vllm", "vllm-reranker", "tei"])
+def test_a_balancer_of_embeddings_by_its_name(name: str) -> None:
+    text = NGINX.replace("METHOD", "").replace("llm", name)
+    assert findings(text, "nginx.conf") == []
+    text = HAPROXY.replace("BALANCE", "balance roundrobin").replace("vllm", name)
+    assert findings(text, "haproxy.cfg") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [("kv_producer", "kv_consumer", []), ("kv_both", "kv_both", [("routing-blind", "warning")])],
+)
+def test_a_prefill_and_a_decode_pod_are_no_replicas_of_each_other(
+    first: str, second: str, found: list[tuple[str, str]]
+) -> None:
+    pods, service, _ = PODS.replace("replicas: 4", "replicas: 1").split("---\n")
+    parts = [service]
+    for at, role in enumerate((first, second)):
+        config = f', --kv-transfer-config, \'{{"kv_connector":"C","kv_role":"{role}"}}\']'
+        made = pods.replace("{name: llm}", f"{{name: llm-{at}}}")
+        parts.append(made.replace('"Qwen/Qwen3-8B"]', f'"Qwen/Qwen3-8B"{config}'))
+    assert findings("---\n".join(parts), "k.yaml") == found
+
+
+def test_the_gateway_of_aibrix_chooses_by_itself() -> None:
+    text = PODS.replace("app: llm}", '"model.aibrix.ai/name": llm}')
+    assert findings(text, "k.yaml") == []
+
+
+def test_an_embedding_model_of_kubeai() -> None:
+    text = (
+        "apiVersion: kubeai.org/v1\nkind: Model\nmetadata: {name: m}\nspec:\n"
+        "  features: [FEATURE]\n  url: hf://Qwen/Qwen3-8B\n  engine: VLLM\n"
+        "  resourceProfile: nvidia-gpu-l4:1\n  minReplicas: 8\n  maxReplicas: 8\n"
+    )
+    of = {word: findings(text.replace("FEATURE", word), "m.yaml")
+          for word in ("TextGeneration", "TextEmbedding")}  # fmt: skip
+    assert of["TextGeneration"] == [("routing-load-only", "warning")]
+    assert of["TextEmbedding"] == []
+
+
+def test_nobody_asks_a_model_at_the_port_of_its_metrics() -> None:
+    text = PODS.replace("{port: 80,", "{name: metrics, port: 80,")
+    assert findings(text, "k.yaml") == []
+    text = PODS.replace("{port: 80,", "{name: http, port: 80,")
+    assert findings(text, "k.yaml") == [("routing-blind", "warning")]
+
+
+ROUTE = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r}
+spec:
+  parentRefs: [{name: front}]
+  rules: [{backendRefs: [{name: llm, port: 80}]KEEPS}]
+"""
+POLICY = """\
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: p}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: KIND, name: NAME}]
+  loadBalancer: {type: ConsistentHash, consistentHash: {type: SourceIP}}
+"""
+BLIND = [("routing-blind", "warning")]
+
+
+def test_a_route_with_a_policy_leaves_the_choice_open() -> None:
+    plain = PODS + ROUTE.replace("KEEPS", "")
+    assert findings(plain, "k.yaml") == BLIND
+    keeps = ROUTE.replace("KEEPS", ", sessionPersistence: {type: Header}")
+    assert findings(PODS + keeps, "k.yaml") == []
+    for kind, name, found in (
+        ("HTTPRoute", "r", []), ("Gateway", "front", []), ("Service", "llm", []),
+        ("HTTPRoute", "other", BLIND), ("Gateway", "other", BLIND), ("Service", "other", BLIND),
+    ):  # fmt: skip
+        policy = POLICY.replace("KIND", kind).replace("NAME", name)
+        assert findings(plain + policy, "k.yaml") == found
+        assert findings(plain + policy.replace("BackendTraffic", "Security"), "k.yaml") == BLIND
+
+
+def test_a_route_of_traefik_leaves_the_choice_open() -> None:
+    route = (
+        "apiVersion: traefik.io/v1alpha1\nkind: IngressRoute\nmetadata: {name: r}\n"
+        "spec: {routes: [{match: Host(`a`), kind: Rule, services: [{name: NAME, port: 80}]}]}\n"
+    )
+    assert findings(PODS + route.replace("NAME", "llm"), "k.yaml") == []
+    assert findings(PODS + route.replace("NAME", "web"), "k.yaml") == BLIND
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("alb", []), ("haproxy", []), ("nginx", ["ingress-nginx"])]
+)
+def test_an_ingress_of_another_class_leaves_the_choice_open(name: str, found: list[str]) -> None:
+    plain = ingress().replace("nginx.ingress.kubernetes.io/proxy-body-size: 8m", "a: b")
+    classed = plain.replace("spec:\n", f"spec:\n  ingressClassName: {name}\n")
+    noted = plain.replace("a: b", f"kubernetes.io/ingress.class: {name}")
+    for text in (classed, noted):
+        kinds = [item.kind for item in routers(PODS + text, "k.yaml")]
+        assert [kind for kind in kinds if kind == "ingress-nginx"] == found
+        assert findings(PODS + text, "k.yaml") == (BLIND if found else [])
+    assert findings(PODS + plain, "k.yaml") == BLIND
+
+
 def test_an_ingress_that_sends_to_the_service_makes_addresses_useless() -> None:
     note = NOTE.format('service-upstream: "true"')
     sticky = PODS.replace("ports:", "sessionAffinity: ClientIP, ports:")
@@ -404,6 +653,52 @@ def test_a_port_or_a_subset_has_a_balancer_of_its_own() -> None:
     for part in (f"  trafficPolicy: {port}\n", f"  subsets: [{subset}]\n"):
         (router,) = routers(head + part, "d.yaml")
         assert facts(router) == ("RANDOM", True, set())
+
+
+BY_PORT = """\
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: llm}
+spec:
+  host: llm
+  trafficPolicy:
+    loadBalancer: {simple: ROUND_ROBIN}
+    portLevelSettings:
+    - port: {number: 80}
+      loadBalancer: {consistentHash: {httpHeaderName: x-a}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ports", "policy", "found"),
+    [
+        ("{port: 80}", "consistentHash", []),
+        ("{port: 81}", "ROUND_ROBIN", ["routing-blind"]),
+        ("{name: a, port: 80}, {name: b, port: 81}", None, []),
+    ],
+)
+def test_the_balancer_of_the_port_of_a_service(
+    ports: str, policy: str | None, found: list[str]
+) -> None:
+    text = PODS.replace("{port: 80, targetPort: 8000}", ports) + BY_PORT
+    (router,) = [item for item in routers(text, "k.yaml") if item.kind == "istio"]
+    assert router.policy.only == policy
+    assert [name for name, _ in findings(text, "k.yaml")] == found
+    (alone,) = routers(BY_PORT, "d.yaml")
+    assert alone.policy.only is None
+
+
+def test_a_rule_of_istio_for_many_hosts() -> None:
+    rule = BY_PORT.split("    portLevel")[0].replace("ROUND_ROBIN", "RANDOM")
+    wild = rule.replace("host: llm", 'host: "*.default.svc.cluster.local"')
+    hashed = wild.replace("simple: RANDOM", "consistentHash: {httpHeaderName: x-a}")
+    assert findings(PODS + hashed, "k.yaml") == []
+    other = hashed.replace("*.default", "*.other")
+    assert findings(PODS + other, "k.yaml") == [("routing-blind", "warning")]
+    own = rule.replace("simple: RANDOM", "consistentHash: {httpHeaderName: x-a}")
+    assert findings(f"{PODS}{wild}---\n{own}", "k.yaml") == []
+    (said,) = lint(Project.of_texts(setup(workload=CHAT), {"k.yaml": PODS + wild})).result.findings
+    assert said.message.startswith("RANDOM spreads requests over 4 replicas")
 
 
 def test_a_rule_of_istio_without_a_balancer_chooses_nothing() -> None:
@@ -547,6 +842,55 @@ def test_deployments_of_a_provider_are_not_ours_to_balance() -> None:
     assert findings(text, "litellm.yaml") == []
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "choices"),
+    [
+        ("order: 1", "order: 2", 1),
+        ("order: 1", "order: 1", 2),
+        ("order: 2", "rpm: 5", 1),
+        ("weight: 1", "weight: 0", None),
+        ("api_base: http://one:8000/v1/", "api_base: http://one:8000/v1", 1),
+        ("model: azure/m", "model: azure/m", 0),
+        ("model: openai/bge-m3", "model: openai/bge-m3", 0),
+        ("api_base: https://api.deepseek.com/v1", "api_base: https://a.openai.azure.com", 0),
+    ],
+)
+def test_what_is_no_choice_of_litellm(first: str, second: str, choices: int | None) -> None:
+    text = LITELLM
+    for part in (first, second):
+        key = part.partition(":")[0]
+        kept = {"model": "hosted_vllm/m", "api_base": f"http://h{len(text)}:8000/v1"}
+        lines = [f"{name}: {value}" for name, value in kept.items() if name != key]
+        text += "- model_name: x\n  litellm_params: {" + ", ".join([*lines, part]) + "}\n"
+    text = "model_list:\n" + text.removeprefix(LITELLM)
+    (router,) = routers(text, "litellm.yaml")
+    assert router.choices.only == choices
+    assert findings(text, "litellm.yaml") == (
+        [("routing-blind", "warning")] if choices == 2 else []
+    )
+
+
+def test_a_key_without_a_value_is_not_written_twice() -> None:
+    text = f"{LITELLM}router_settings:\n"
+    result = fixes.with_fixes(lint(Project.of_texts(setup(workload=CHAT), {"l.yaml": text})))
+    (finding,) = result.findings
+    assert (finding.name, finding.fixes) == ("routing-blind", ())
+
+
+def test_embeddings_of_litellm_have_no_turns() -> None:
+    text = LITELLM.replace("/v1}", "/v1}\n  model_info: {mode: embedding}")
+    assert findings(text, "litellm.yaml") == []
+    text = text.replace("mode: embedding", "mode: chat")
+    assert findings(text, "litellm.yaml") == [("routing-blind", "warning")]
+
+
+def test_litellm_in_a_config_map_is_edited_there() -> None:
+    after, word = fixed(in_config_map(LITELLM, "config.yaml"), "cm.yaml", "routing-blind")
+    assert word == "session-hash"
+    alone, _ = fixed(LITELLM, "litellm.yaml", "routing-blind")
+    assert after == in_config_map(alone, "config.yaml")
+
+
 TRAEFIK = """\
 http:
   services:
@@ -638,6 +982,18 @@ def test_a_command_in_a_script(command: str, expected: Any) -> None:
     assert (router.policy.only, router.explicit) == expected
     if "worker-urls" in command or "static" in command:
         assert router.choices.only == 2
+
+
+def test_a_router_that_starts_its_engines_is_the_one_that_chooses() -> None:
+    command = "python3 -m sglang_router.launch_server --model-path Qwen/Qwen3-8B --dp-size 4"
+    (router,) = routers(f"{command}\n", "run.sh")
+    assert facts(router) == ("cache_aware", False, {"prefix", "load"})
+    assert router.choices.only == 4
+    assert findings(f"{command}\n", "run.sh") == []
+    blind = f"{command} --router-policy round_robin\n"
+    assert findings(blind, "run.sh") == [("routing-blind", "warning")]
+    after, word = fixed(blind, "run.sh", "routing-blind")
+    assert (word, after) == ("prefix-aware", f"{command} --router-policy cache_aware\n")
 
 
 def test_two_programs_of_one_name_are_told_apart() -> None:

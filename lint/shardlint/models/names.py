@@ -46,6 +46,18 @@ def pools(id: str) -> bool:
     return POOLS.search(last_part(id)) is not None
 
 
+SPEAKS_NOT: Final = re.compile(
+    r"whisper|reward|parakeet|minilm|mpnet|[a-z]*bert(?![a-z])|(?<![a-z0-9])(asr|tts|stt)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+"""Words of models of speech, scores and vectors."""
+
+
+def converses(id: str) -> bool:
+    """By its name, the model may go on with a text; others have no turns of a conversation."""
+    return not pools(id) and SPEAKS_NOT.search(last_part(id)) is None
+
+
 def last_part(id: str) -> str:
     """The name of a checkpoint without its owner, in lower case."""
     return id.rstrip("/").rsplit("/", 1)[-1].lower()

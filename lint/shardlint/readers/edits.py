@@ -374,6 +374,8 @@ def add_entry(node: Node, key: str, value: Tree, like: Node | None = None) -> li
     node, like = node.written, like and like.written
     if node.alias or not node.pairs:
         return Refusal(f"there is no map to write {key} into")
+    if any(name.value == key for name, _ in node.pairs):
+        return Refusal(f"{key} stands there already, with nothing in it that could be added to")
     if _scattered(node):
         return Refusal(f"the map that would hold {key} is put together from several files")
     if node.flow:

@@ -15,9 +15,10 @@ from shardlint.known import Known
 from shardlint.plan import Offer, Refusal, Remark, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite, Tree, add_entry
-from shardlint.readers.inner_yaml import nodes_of
+from shardlint.readers.inner_yaml import inner, nodes_of
 from shardlint.readers.keyed import KeySite
-from shardlint.readers.nginx import SERVING
+from shardlint.readers.nginx import serve_models
+from shardlint.readers.objects import read_objects
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Source
@@ -43,9 +44,21 @@ class EnvoyReader:
         return _KEY.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if "ConfigMap" in source.text:
+            return read_objects(self, source, context)
         roots, _ = read_yaml(source)
         found = [_Envoy(root, f"{at}:") for at, root in enumerate(roots)]
         return ReadResult(routers=tuple(router for each in found for router in each.routers()))
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """A configuration by itself, or entries of a ConfigMap."""
+        data = node.get("data") if node.string("kind") == "ConfigMap" else None
+        parts = [_Envoy(node, path)] if data is None else [
+            _Envoy(root, f"{path}/data/{key.value}")
+            for key, value in data.entries()
+            if "static_resources" in value.value and (root := inner(value)) is not None
+        ]  # fmt: skip
+        return ReadResult(routers=tuple(router for each in parts for router in each.routers()))
 
 
 class _Envoy:
@@ -79,7 +92,7 @@ class _Envoy:
 
     def _serves(self, cluster: Node) -> bool:
         names = [cluster.string("name") or "", *_addresses(cluster)]
-        return any(SERVING.search(name) for name in names)
+        return serve_models(names)
 
     def _router(self, cluster: Node, at: int, engines: bool) -> Router:
         stated = cluster.get("lb_policy")
@@ -93,6 +106,10 @@ class _Envoy:
         elif other:
             policy = Known.unknown("load_balancing_policy is not read", origin)
         awareness = AWARE.get(word, frozenset()) if not (handed_on or other) else frozenset()
+        factor = cluster.string("common_lb_config", "consistent_hashing_lb_config",
+                                "hash_balance_factor")  # fmt: skip
+        if word in HASHES and awareness and factor not in (None, "0"):
+            awareness |= {"load"}
         routes = [route for route in self.routes if route.string("cluster") == cluster.string(
             "name")]  # fmt: skip
         keyless = word in HASHES and bool(routes) and not any(

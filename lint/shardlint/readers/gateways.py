@@ -85,12 +85,24 @@ def _is_script(source: Source) -> bool:
 
 @record
 class _Command:
-    """A router's own words, and whether it is the production stack's."""
+    """A router's own words, and whether it is the production stack's.
+
+    `launches`: it starts the engines too, whose options stand beside its own, which have a prefix.
+    """
 
     words: tuple[Text, ...]
     stack: bool
+    launches: bool = False
+
+    @property
+    def prefix(self) -> str:
+        return "--router-" if self.launches else "--"
 
     def values(self, name: str) -> list[Text]:
+        """The values of the router's option, as all of its other commands write it."""
+        return self.written(self.prefix + name.removeprefix("--"))
+
+    def written(self, name: str) -> list[Text]:
         """The values of an option up to the next one, of all places where it is given."""
         found: list[Text] = []
         taking = False
@@ -124,7 +136,8 @@ def _command(argv: Sequence[Text]) -> _Command | None:
         if (module and _STACK.fullmatch(word)) or (_PROGRAMS.fullmatch(name) and routing):
             return _Command(rest, stack=True)
         if (module and _MODULES.fullmatch(word)) or (not module and _PROGRAMS.fullmatch(name)):
-            return _Command(rest, stack=False)
+            launches = module and word == "sglang_router.launch_server"
+            return _Command(rest, stack=False, launches=launches)
     return None
 
 
@@ -232,7 +245,7 @@ def _router(
         sure=sure,
         targets=targets,
         selector=MappingProxyType(dict(_selector(found))),
-        choices=Known.of(len(targets), how="derived") if targets else Known.unset(),
+        choices=_choices(found, targets),
         state="process" if policy.only in LEARNS else None,
         replicas=replicas,
         names=(of.name,) if of is not None and of.name else (),
@@ -244,6 +257,17 @@ def _router(
         suppressed=of.suppressed() if of is not None else {},
         offers=tuple(_offers(found, awareness)),
     )
+
+
+def _choices(found: _Command, targets: tuple[str, ...]) -> Known[int]:
+    """The engines that it names, or starts: one for each data-parallel rank."""
+    if not found.launches:
+        return Known.of(len(targets), how="derived") if targets else Known.unset()
+    named = [*found.written("--dp-size"), *found.written("--data-parallel-size")]
+    count = named[-1].value if named else "1"
+    if count is None or not count.isdigit() or len(count) > 4:
+        return Known.unknown("the number of engines is filled in elsewhere")
+    return Known.of(int(count), how="derived")
 
 
 def _gateway(found: _Command) -> tuple[Known[str], frozenset[str], bool]:
@@ -298,7 +322,7 @@ def _offers(found: _Command, awareness: frozenset[str]) -> Iterator[Offer]:
     stated = found.value("--policy")
     if not found.stack and stated is not None and not awareness & {"prefix", "kv"}:
         yield Offer(
-            cures="routing", title=f"`--policy {DEFAULT}`", value=DEFAULT,
+            cures="routing", title=f"`{found.prefix}policy {DEFAULT}`", value=DEFAULT,
             delta={"routing": "prefix-aware"}, site=TextSite((stated,)),
         )  # fmt: skip
 

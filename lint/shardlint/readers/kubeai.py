@@ -254,13 +254,19 @@ class _Model:
             policy=policy,
             explicit=stated is not None,
             awareness=awareness,
-            sure=word in kubeai.POLICIES,
+            sure=word in kubeai.POLICIES and self._generates(),
             backends=(plan.id,) if plan is not None else (),
             engines=plan is not None,
             anchors=(node.span,) if plan is None else plan.anchors,
             suppressed=owner.suppressed() if plan is None else plan.suppressed,
             offers=() if "prefix" in awareness else (self._hashed(),),
         )
+
+    def _generates(self) -> bool:
+        """Other features are of vectors, scores and speech, where nobody looks for prefixes."""
+        listed = self.spec.get("features")
+        named = [item.value for item in listed.items] if listed is not None else []
+        return not named or "TextGeneration" in named
 
     def _hashed(self) -> Offer:
         site = PathSite(self.spec, ("loadBalancing", "strategy"))

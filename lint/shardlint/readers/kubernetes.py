@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from shardlint.known import Known, combine
 from shardlint.plan import Fleet, Router, ServingPlan, Site
@@ -226,7 +227,8 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
     kind, version = node.string("kind"), node.string("apiVersion") or ""
     selector = string_map(node.get("spec", "selector"))
     headless = node.string("spec", "clusterIP") == "None"  # its clients choose a pod themselves
-    if kind == "Service" and version == "v1" and selector and not headless:
+    served = selector and not headless and not _is_of_metrics(node)
+    if kind == "Service" and version == "v1" and served:
         yield _service(node, path, selector)
     elif kind == "InferencePool" and version.startswith("inference.networking."):
         labels = node.get("spec", "selector", "matchLabels")
@@ -243,6 +245,19 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
             )
 
 
+AIBRIX: Final = "model.aibrix.ai/name"
+"""The label by which AIBrix's gateway finds the pods of a model, among which it chooses itself."""
+
+METRICS: Final = frozenset({"metrics", "http-metrics", "https-metrics", "prometheus"})
+"""Names of ports at which nobody asks a model."""
+
+
+def _is_of_metrics(node: Node) -> bool:
+    ports = node.get("spec", "ports")
+    names = {port.string("name") for port in ports.items} if ports is not None else set()
+    return bool(names) and names <= METRICS
+
+
 def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:
     stated = node.pair("spec")
     affinity = stated[1].pair("sessionAffinity") if stated is not None else None
@@ -250,6 +265,8 @@ def _service(node: Node, path: str, selector: Mapping[str, str]) -> Router:
     router = _router(
         node, path, "service", "kubernetes-service", {"session"} if sticky else set(), selector
     )
+    if AIBRIX in selector or node.get("metadata", "labels", AIBRIX) is not None:
+        router = replace(router, sure=False)
     if sticky and affinity is not None:
         policy = Known.of("kubernetes-service", affinity[0].origin)
         router = replace(router, policy=policy, explicit=True)

@@ -1,7 +1,9 @@
 """The LiteLLM proxy: entries of one `model_name` are replicas, and `routing_strategy` chooses.
 
 Facts of routing, sections 1 and 4 (BerriAI/litellm, litellm/types/router.py at 0044fbe). No
-strategy looks at prefixes; `optional_pre_call_checks` can make requests stick.
+strategy looks at prefixes; `optional_pre_call_checks` can make requests stick. Of entries with an
+`order` only those of the lowest get requests, as long as one of them is healthy; two entries with
+one `api_base` are one server with two keys. A configuration is a file or an entry of a ConfigMap.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from shardlint.known import Known
+from shardlint.links import host_of
+from shardlint.models.names import pools
 from shardlint.plan import Offer, Refusal, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite, Tree, add_entry
+from shardlint.readers.inner_yaml import inner
+from shardlint.readers.objects import read_objects
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.source import Edit, Source
 
-_KEY = re.compile(r"^[\"']?model_list[\"']?:", re.MULTILINE)
+_KEY = re.compile(r"^[ \t]*[\"']?model_list[\"']?:", re.MULTILINE)
 DEFAULT: Final = "simple-shuffle"
 AWARE: Final[dict[str, frozenset[str]]] = {
     "simple-shuffle": frozenset(), "cost-based-routing": frozenset(),
@@ -31,6 +37,24 @@ CHECKS: Final[dict[str, frozenset[str]]] = {
     "responses_api_deployment_check": frozenset(),
 }  # fmt: skip
 STICKY: Final = "session_affinity"
+OWN: Final = frozenset(
+    {"openai", "custom_openai", "openai_like", "text-completion-openai", "hosted_vllm", "vllm",
+     "huggingface", "ollama", "ollama_chat", "llamafile", "lm_studio", "xinference", "nvidia_nim",
+     "docker_model_runner", "triton", "litellm_proxy"}
+)  # fmt: skip
+"""Providers that stand for a server of one's own, where an address is given."""
+
+HOSTED: Final = re.compile(
+    r"(?:^|\.)(openai\.(?:com|azure\.com)|(?:azure|anthropic|googleapis|deepseek|groq|minimax|cohere|"
+    r"databricks|deepinfra|nvidia|aliyuncs|volces|baidubce|siliconflow|snowflakecomputing)\.com|"
+    r"(?:openrouter|fireworks|mistral|cohere|x|perplexity|novita|cerebras|sambanova|together|"
+    r"nebius|replicate|anyscale)\.(?:ai|com)|together\.xyz|hyperbolic\.xyz|huggingface\.co|"
+    r"(?:moonshot|bigmodel|siliconflow)\.cn)$"
+)
+"""Hosts of providers, whose caches are their own affair."""
+
+TALKING: Final = ("chat", "completion", "responses")
+"""Modes of models that go on with a text; others keep no prefixes."""
 
 
 class LiteLLMReader:
@@ -44,11 +68,23 @@ class LiteLLMReader:
         return _KEY.search(source.text) is not None and yaml_like(source)
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
+        if "ConfigMap" in source.text:
+            return read_objects(self, source, context)
         roots, _ = read_yaml(source)
         return ReadResult(
             routers=tuple(router for at, root in enumerate(roots)
                           for router in _routers(root, f"{at}:"))
         )  # fmt: skip
+
+    def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
+        """A configuration by itself, or entries of a ConfigMap."""
+        data = node.get("data") if node.string("kind") == "ConfigMap" else None
+        parts = [(node, path)] if data is None else [
+            (root, f"{path}/data/{key.value}")
+            for key, value in data.entries()
+            if "model_list" in value.value and (root := inner(value)) is not None
+        ]  # fmt: skip
+        return ReadResult(routers=tuple(each for part in parts for each in _routers(*part)))
 
 
 def _routers(root: Node, path: str) -> Iterator[Router]:
@@ -64,13 +100,45 @@ def _routers(root: Node, path: str) -> Iterator[Router]:
     # Entries without an address are of a provider, whose caches are its own affair.
     hosted = {name: [item for item in items if _base(item) is not None]
               for name, items in groups.items()}  # fmt: skip
-    most = max(hosted.values(), key=len)
+    most = max((_first_in_order(items) for items in hosted.values()), key=len)
     yield _router(root, path, most, next(iter(groups.values()))[0])
 
 
 def _base(item: Node) -> str | None:
+    """The address of a server of one's own that goes on with texts."""
     found = item.string("litellm_params", "api_base")
-    return None if found is None or "api.openai.com" in found else found
+    model = item.string("litellm_params", "model") or ""
+    provider = item.string("litellm_params", "custom_llm_provider") or model.partition("/")[0]
+    talks = (item.string("model_info", "mode") or TALKING[0]) in TALKING and not pools(model)
+    if found is None or provider not in OWN or not talks or HOSTED.search(host_of(found)):
+        return None
+    return found
+
+
+def _first_in_order(items: list[Node]) -> list[Node]:
+    """Those that get requests, one for each address: the lowest `order` comes first."""
+    orders = [_order(item) for item in items]
+    first = min((order for order in orders if order is not None), default=None)
+    kept = [item for item, order in zip(items, orders, strict=True) if order == first]
+    by_address = {(_base(item) or "").rstrip("/"): item for item in reversed(kept)}
+    return list(reversed(by_address.values()))
+
+
+def _order(item: Node) -> int | None:
+    word = item.string("litellm_params", "order") or ""
+    return int(word) if word.isdigit() and len(word) < 10 else None
+
+
+def _is_spare(item: Node) -> bool:
+    return item.string("litellm_params", "weight") in ("0", "0.0")
+
+
+def _count(group: list[Node]) -> Known[int]:
+    """What a weight of 0 does depends on the strategy and the release."""
+    zero = next((item for item in group if _is_spare(item)), None)
+    if zero is not None:
+        return Known.unknown("an entry has a weight of 0", zero.origin)
+    return Known.of(len(group), how="derived")
 
 
 def _router(root: Node, path: str, group: list[Node], first: Node) -> Router:
@@ -88,7 +156,9 @@ def _router(root: Node, path: str, group: list[Node], first: Node) -> Router:
     checks = settings.get("optional_pre_call_checks") if settings is not None else None
     named = [item.value for item in checks.items] if checks is not None else []
     more = frozenset().union(*(CHECKS.get(name, frozenset()) for name in named))
-    targets = tuple(base for item in group if (base := _base(item)) is not None)
+    count = _count(group)
+    used = [item for item in group if not _is_spare(item)]
+    targets = tuple(base for item in used if (base := _base(item)) is not None)
     return Router(
         id=f"{root.source.name}#{path}/router_settings",
         name="litellm",
@@ -100,7 +170,7 @@ def _router(root: Node, path: str, group: list[Node], first: Node) -> Router:
         explicit=stated is not None,
         awareness=AWARE.get(word, frozenset()) | more,
         sure=reason is None and word in AWARE,
-        choices=Known.of(len(targets), how="derived"),
+        choices=count,
         targets=tuple(dict.fromkeys(targets)),
         engines=True,
         names=("litellm", "litellm-proxy"),

@@ -1,13 +1,15 @@
 """nginx: each `upstream` block is a router among its servers.
 
 Facts of routing, section 1 (nginx/documentation, HTTP load balancing, at 76d2906): without a method
-servers take turns. A configuration is a file, a template of one, or an entry of a ConfigMap.
+servers take turns. In `stream` no requests are seen, nor any headers. A configuration is a file,
+a template of one, or an entry of a ConfigMap.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -21,7 +23,9 @@ from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Mapped, Origin, Source, Span
 
-UPSTREAM: Final = re.compile(r"^[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE)
+UPSTREAM: Final = re.compile(
+    r"(?:^|[{;])[ \t]*upstream[ \t]+[^\s{;]+[ \t\r\n]*\{(?!\{)", re.MULTILINE
+)
 SERVING: Final = re.compile(
     r"vllm|sglang|\btgi|llm|ollama|lmdeploy|openai|inference|trt-?llm|llama|qwen|\bgpt|mistral|"
     r"deepseek|gemma|chat[/_-]?completions|/v1/(chat|completions)",
@@ -29,9 +33,22 @@ SERVING: Final = re.compile(
 )
 """Words in the names of upstreams, servers and paths that serve language models."""
 
+NO_TURNS: Final = re.compile(
+    r"embed|rerank|whisper|transcri|(?<![a-z0-9])(?:tei|asr|tts|stt)(?![a-z0-9])", re.IGNORECASE
+)
+"""Words in the names of servers of vectors, scores and speech, whose requests share no prefix."""
+
+OTHER_PORTS: Final = frozenset(
+    {21, 22, 25, 53, 110, 123, 143, 389, 465, 514, 587, 636, 993, 995, 1433, 1521, 1883, 2181, 2379,
+     3306, 4222, 5432, 5672, 6379, 6432, 6443, 9042, 9092, 11211, 26379, 27017}
+)  # fmt: skip
+"""Ports of databases, queues, mail and names, at which nobody speaks HTTP."""
+
 PAGES: Final = ("root", "index", "try_files", "fastcgi_pass", "uwsgi_pass", "scgi_pass")
 """Directives of servers of pages: what they pass on is taken for no engine, unless its name says
 so. A file with one upstream and nothing else is taken for one."""
+
+GUESSED: Final = "the servers of the file's one upstream are engines"
 
 METHODS: Final = ("least_conn", "least_time", "ip_hash", "hash", "random", "sticky")
 LONG: Final = 600
@@ -83,9 +100,16 @@ def _routers(source: Source, text: Mapped, path: str) -> Iterator[Router]:
     workers = next((item for item in every if item.name == "worker_processes"), None)
     blocks = [item for item in every if item.name == "upstream" and item.inside is not None]
     pages = any(item.name in PAGES for item in every)
+    streams = [item for item in found if item.name == "stream"]
+    raw = {item.words[0].span for item in _walk(streams) if item.name == "upstream"}
     for block in blocks:
-        engines = _serves(block) or (len(blocks) == 1 and not pages)
-        yield _Upstream(source, text, block, workers, path, engines).router()
+        http = block.words[0].span not in raw and not any(map(speaks_otherwise, _names(block)[1:]))
+        names = _names(block)
+        named = http and serve_models(names)
+        alone = http and len(blocks) == 1 and not pages
+        engines = named or (alone and not any(map(NO_TURNS.search, names)))
+        router = _Upstream(source, text, block, workers, path, engines, http).router()
+        yield router if named else replace(router, assumes=(GUESSED,))
 
 
 SAME_PATH: Final = "all requests have the path of the API, so that one server gets them all"
@@ -96,25 +120,36 @@ def _is_path(key: str) -> bool:
     return "uri" in key and "http" not in key and "arg" not in key
 
 
+def serve_models(names: Iterable[str]) -> bool:
+    """By their names, these are servers of models that go on with texts."""
+    found = list(names)
+    return any(map(SERVING.search, found)) and not any(map(NO_TURNS.search, found))
+
+
+def speaks_otherwise(address: str) -> bool:
+    """The port is that of another protocol than HTTP."""
+    port = address.rpartition(":")[2]
+    return port.isdigit() and len(port) < 6 and int(port) in OTHER_PORTS
+
+
 def _walk(found: Sequence[Directive]) -> Iterator[Directive]:
     for item in found:
         yield item
         yield from _walk(item.block)
 
 
-def _serves(block: Directive) -> bool:
+def _names(block: Directive) -> list[str]:
     servers = [item for item in block.block if item.name == "server"]
-    names = [word.text for item in (block, *servers) for word in item.arguments[:1]]
-    return any(SERVING.search(name) for name in names)
+    return [word.text for item in (block, *servers) for word in item.arguments[:1]]
 
 
 class _Upstream:
     def __init__(
         self, source: Source, text: Mapped, block: Directive, workers: Directive | None,
-        path: str, engines: bool,
+        path: str, engines: bool, http: bool,
     ) -> None:  # fmt: skip
         self.source, self.text, self.block, self.workers = source, text, block, workers
-        self.path, self.engines = path, engines
+        self.path, self.engines, self.http = path, engines, http
         self.name = block.arguments[0].text if block.arguments else ""
         self.servers = [item for item in block.block if item.name == "server"]
         self.methods = [item for item in block.block if item.name in METHODS and not item.maybe]
@@ -132,6 +167,7 @@ class _Upstream:
             policy=policy,
             explicit=bool(self.methods),
             awareness=awareness,
+            sure=not self._included(),
             chooses="one" if count.only == 1 else "replicas",
             targets=tuple(
                 item.arguments[0].text
@@ -151,7 +187,7 @@ class _Upstream:
     def _policy(self) -> tuple[Known[str], frozenset[str]]:
         if not self.methods:
             return Known.of("round_robin", how="defaulted"), frozenset()
-        method = self.methods[0]
+        method = self.methods[-1]  # which nginx takes, with a warning
         words = [word.text for word in method.arguments]
         known = Known.of(method.name, self._at(method.words[0].span))
         if method.name in ("least_conn", "least_time"):
@@ -170,7 +206,7 @@ class _Upstream:
 
     def _keys(self) -> Iterator[Remark]:
         """A hash of what is the same in all requests."""
-        for method in self.methods[:1]:
+        for method in self.methods[-1:]:
             keys = [word for word in method.arguments[:1] if _is_path(word.text)]
             if method.name == "hash" and keys:
                 yield Remark(
@@ -185,10 +221,13 @@ class _Upstream:
             item.maybe or item.repeated or (item.arguments and item.arguments[0].filled)
             for item in self.servers
         )
+        if self._included():
+            return Known.unknown("another file holds some of the block", self._at(self.block.span))
         if open_ended:
             return Known.unknown("a template fills in the servers", self._at(self.block.span))
         live = [item for item in self.servers if not _words(item) & {"down", "backup"}]
-        return Known.of(len(live), self._at(self.block.span), how="derived")
+        addresses = {item.arguments[0].text for item in live if item.arguments}
+        return Known.of(len(addresses), self._at(self.block.span), how="derived")
 
     # -------------------------------------------------------------------------------- skew
 
@@ -203,7 +242,7 @@ class _Upstream:
             return
         if policy in ("least_conn", "least_time") and self._many() and not self._zone():
             yield Remark(
-                kind="skew", at=self._at(self.methods[0].words[0].span), severity="warning",
+                kind="skew", at=self._at(self.methods[-1].words[0].span), severity="warning",
                 message=f"{policy} without a `zone`: each worker process counts its own connections"
                 " only, so that all of them may choose the same server",
                 help=f"`zone {self.name} 64k;` in the upstream, or one worker process",
@@ -225,7 +264,7 @@ class _Upstream:
     def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
         if not self.text.literal:
             return
-        if "session" not in awareness:
+        if self.http and "session" not in awareness and not self._hashless():
             constant = any(True for _ in self._keys())
             yield Offer(
                 cures="session_key" if constant else "routing",
@@ -240,6 +279,20 @@ class _Upstream:
             zone = f"zone {self.name} 64k"
             yield Offer(cures="skew", title=f"`{zone};`", delta={"add_flag": zone},
                         site=MadeSite(lambda _: self._first(zone)))  # fmt: skip
+
+    def _included(self) -> bool:
+        """Another file may hold servers, and the method."""
+        return any(item.name == "include" for item in self.block.block)
+
+    def _hashless(self) -> bool:
+        """What nginx refuses beside a hash: spare servers, and those that start slowly.
+
+        Of several methods, and in another file, it is not clear what to replace.
+        """
+        if len(self.methods) > 1 or self._included():
+            return True
+        words = [word.text for item in self.servers for word in item.arguments]
+        return any(word == "backup" or word.startswith("slow_start=") for word in words)
 
     def _method(self, words: str) -> list[Edit]:
         if not self.methods:

@@ -3,7 +3,9 @@ router of Kthena.
 
 Facts of routing, section 1. ingress-nginx sends to the pods of a Service by itself, unless it is
 told to send to the Service (`service-upstream`); so does Istio where a DestinationRule says how.
-Other controllers are taken to send to the Service.
+Other controllers mostly do so too: where the class of an Ingress names one, a route keeps sessions,
+or a policy is attached to it, nobody knows who chooses, and the router is not `sure`. An HTTPRoute
+of no such words is taken to leave the choice to the Service.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shardlint.known import Known
+from shardlint.links import GATEWAY, POLICY, ROUTE
 from shardlint.plan import Offer, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite
 from shardlint.readers.inner_yaml import inner
 from shardlint.readers.keyed import PathSite
+from shardlint.readers.named_objects import NamedObjects
 from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.pods import Owner
 from shardlint.readers.yaml_files import yaml_like
@@ -25,9 +29,13 @@ from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.source import Edit, Source, Span
 
 _KIND = re.compile(
-    r"kind\W{1,4}(?:Ingress|HTTPRoute|DestinationRule|ModelRoute)\b|"
-    r"routerConfiguration"
+    r"kind\W{1,4}(?:Ingress|HTTPRoute|DestinationRule|ModelRoute|IngressRoute|"
+    r"\w*Policy)\b|routerConfiguration"
 )
+BALANCING: Final = re.compile(r"\w*(?:Backend|LB|Upstream|LoadBalanc|(?<!Client)Traffic)\w*Policy")
+"""Policies that may say how the pods of a Service are chosen: BackendTrafficPolicy and its like."""
+
+CLASS: Final = "kubernetes.io/ingress.class"
 NGINX: Final = "nginx.ingress.kubernetes.io"
 ISTIO: Final[dict[str, frozenset[str]]] = {
     "LEAST_REQUEST": frozenset({"load"}), "LEAST_CONN": frozenset({"load"}),
@@ -56,10 +64,10 @@ class RoutesReader:
         return read_objects(self, source, context)
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
-        return ReadResult(routers=tuple(_routers(node, path)))
+        return ReadResult(routers=tuple(_routers(node, path, context)))
 
 
-def _routers(node: Node, path: str) -> Iterator[Router]:
+def _routers(node: Node, path: str, context: ReadContext) -> Iterator[Router]:
     group, kind = kind_of(node)
     spec = node.get("spec")
     if kind == "ConfigMap":
@@ -71,7 +79,13 @@ def _routers(node: Node, path: str) -> Iterator[Router]:
     elif kind == "HTTPRoute" and group == "gateway.networking.k8s.io":
         yield _route(node, spec, path)
     elif kind == "DestinationRule" and group == "networking.istio.io":
-        yield from _destination(node, spec, path)
+        yield from _destination(node, spec, path, context)
+    elif kind == "IngressRoute" and group in ("traefik.io", "traefik.containo.us"):
+        named = [name for route in _rows(spec, "routes") for item in _rows(route, "services")
+                 if (name := item.string("name")) is not None]  # fmt: skip
+        yield _open(node, path, "ingress", tuple(dict.fromkeys(named)))
+    elif BALANCING.fullmatch(kind) and (targets := tuple(_attached(spec))):
+        yield _open(node, path, POLICY, targets)
     elif kind == "ModelRoute" and group == "networking.serving.volcano.sh":
         policy = Known.of("none", node.origin, how="defaulted")
         yield _router(node, path, "kthena-modelroute", policy, chooses="elsewhere")
@@ -95,6 +109,23 @@ def _router(node: Node, path: str, kind: str, policy: Known[str], **more: Any) -
     )
 
 
+def _open(node: Node, path: str, kind: str, targets: tuple[str, ...]) -> Router:
+    """What may choose among pods by itself, in a way that is not read."""
+    policy = Known.of("none", node.origin, how="defaulted")
+    return _router(node, path, kind, policy, chooses="elsewhere", sure=False, targets=targets)
+
+
+def _attached(spec: Node) -> Iterator[str]:
+    """What a policy is for: a route, all routes of a gateway, or a Service."""
+    for ref in (spec.get("targetRef"), *_rows(spec, "targetRefs")):
+        name = ref.string("name") if ref is not None else None
+        kind = (ref.string("kind") or "").lower() if ref is not None else ""
+        if name is not None and f".{kind}" in (ROUTE, GATEWAY):
+            yield f"{name}.{kind}"
+        elif name is not None and kind == "service":
+            yield name
+
+
 # ------------------------------------------------------------------------------------- ingress
 
 
@@ -104,11 +135,12 @@ def _ingress(node: Node, spec: Node, path: str) -> Router:
             if key.value.startswith(f"{NGINX}/")}  # fmt: skip
     targets = tuple(dict.fromkeys(_services(spec)))
     passes = "service-upstream" in said and said["service-upstream"].value == "true"
-    named = (spec.string("ingressClassName") or "") == "nginx"
+    stated = spec.string("ingressClassName") or node.string("metadata", "annotations", CLASS)
+    named = stated == "nginx"
     if passes or not (said or named):
         policy = Known.of("none", node.origin, how="defaulted")
         return _router(node, path, "ingress", policy, chooses="elsewhere", targets=targets,
-                       explicit=passes)  # fmt: skip
+                       explicit=passes, sure=passes or not stated)  # fmt: skip
     policy, awareness, explicit = _nginx(said)
     return _router(
         node, path, "ingress-nginx", policy, targets=targets, awareness=awareness,
@@ -161,8 +193,12 @@ def _route(node: Node, spec: Node, path: str) -> Router:
         if (name := backend.string("name")) is not None
     ]
     policy = Known.of("none", node.origin, how="defaulted")
-    return _router(node, path, "gateway", policy, chooses="elsewhere",
-                   targets=tuple(dict.fromkeys(targets)))  # fmt: skip
+    own = node.string("metadata", "name")
+    parents = [item.string("name") for item in _rows(spec, "parentRefs")]
+    names = [f"{own}{ROUTE}"] * bool(own) + [f"{name}{GATEWAY}" for name in parents if name]
+    keeps = any(item.kind == "map" and item.get("sessionPersistence") for item in spec.walk())
+    return _router(node, path, "gateway", policy, chooses="elsewhere", names=tuple(names),
+                   targets=tuple(dict.fromkeys(targets)), sure=not keeps)  # fmt: skip
 
 
 def _rows(node: Node, key: str) -> list[Node]:
@@ -170,28 +206,53 @@ def _rows(node: Node, key: str) -> list[Node]:
     return found.items if found is not None else []
 
 
-def _destination(node: Node, spec: Node, path: str) -> Iterator[Router]:
+def _destination(node: Node, spec: Node, path: str, context: ReadContext) -> Iterator[Router]:
     """What Istio does for a host, else for the first port or subset that has its own."""
     host = spec.string("host")
-    found = spec.get("trafficPolicy", "loadBalancer") or next(_inner_balancers(spec), None)
     targets = (host,) if host is not None and placeholder(host) is None else ()
-    if found is None or found.kind != "map":
+    apart = _by_port(node, spec, host or "", context)
+    found = apart[0] if apart else spec.get("trafficPolicy", "loadBalancer")
+    found = found or (next(_of_subsets(spec), None) if not apart else None)
+    if len(apart) > 1:
+        policy: Known[str] = Known.unknown("its ports have balancers of their own", spec.origin)
+        yield _router(node, path, "istio", policy, sure=False, targets=targets)
+    elif found is None or found.kind != "map":
         policy = Known.of("none", node.origin, how="defaulted")
         yield _router(node, path, "istio", policy, chooses="elsewhere", targets=targets)
-        return
-    policy, awareness, sure = _istio(found)
-    chooses = "elsewhere" if policy.only == "PASSTHROUGH" else "replicas"
-    yield _router(
-        node, path, "istio", policy, explicit=True, awareness=awareness, sure=sure,
-        chooses=chooses, targets=targets, offers=tuple(_consistent(node, found, awareness)),
-    )  # fmt: skip
+    else:
+        policy, awareness, sure = _istio(found)
+        chooses = "elsewhere" if policy.only == "PASSTHROUGH" else "replicas"
+        yield _router(
+            node, path, "istio", policy, explicit=True, awareness=awareness, sure=sure,
+            chooses=chooses, targets=targets, offers=tuple(_consistent(node, found, awareness)),
+        )  # fmt: skip
 
 
-def _inner_balancers(spec: Node) -> Iterator[Node]:
-    """What is stated for single ports, and for subsets."""
-    policies = [spec.get("trafficPolicy")]
-    policies += [item.get("trafficPolicy") for item in _rows(spec, "subsets")]
-    for policy in policies:
+def _by_port(node: Node, spec: Node, host: str, context: ReadContext) -> list[Node | None]:
+    """The balancers that the port of the host may have, where ports have their own.
+
+    A port with settings of its own inherits none, also where it does not say how to balance.
+    """
+    rows = {item.string("port", "number"): item.get("loadBalancer")
+            for item in _rows(spec.get("trafficPolicy") or spec, "portLevelSettings")}  # fmt: skip
+    whole = spec.get("trafficPolicy", "loadBalancer")
+    if not any(row is not None for row in rows.values()) and whole is None:
+        return []
+    namespace = node.string("metadata", "namespace")
+    service = NamedObjects("Service", node.source, namespace, context).get(host.split(".")[0])
+    ports = _rows(service.get("spec") or service, "ports") if service is not None else []
+    numbers = [item.string("port") for item in ports]
+    if numbers:
+        found = [rows.get(number, whole) for number in numbers]
+    else:
+        found = [*rows.values(), *([whole] if whole is not None else ())]
+    return [item for at, item in enumerate(found) if item not in found[:at]] if rows else []
+
+
+def _of_subsets(spec: Node) -> Iterator[Node]:
+    """What is stated for subsets, and for single ports of them."""
+    for item in _rows(spec, "subsets"):
+        policy = item.get("trafficPolicy")
         if policy is None or policy.kind != "map":
             continue
         for part in (policy, *_rows(policy, "portLevelSettings")):

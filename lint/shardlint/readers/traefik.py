@@ -14,7 +14,7 @@ from shardlint.known import Known
 from shardlint.plan import Offer, Refusal, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite, add_entry, insert_items
-from shardlint.readers.nginx import SERVING
+from shardlint.readers.nginx import serve_models
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Edit, Source
@@ -65,7 +65,7 @@ def _routers(root: Node, path: str) -> Iterator[Router]:
             found.append((key, node))
     for key, node in found:
         urls = list(_urls(node))
-        engines = any(SERVING.search(text) for text in (key.value, *urls))
+        engines = serve_models((key.value, *urls))
         yield _router(root, key, node, f"{path}/http/services/{key.value}", urls, engines)
 
 
