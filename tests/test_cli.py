@@ -1441,3 +1441,11 @@ spec:
     shown = run("recommend", "d.yaml", "--gpu", "H100-SXM-80GB:8", "--diff")
     assert 0 == shown.exit_code, shown.output
     assert '--tp, "1"]' in shown.stdout
+
+
+@pytest.mark.parametrize("word", ["nan", "inf"])
+def test_a_goal_is_a_number(word: str) -> None:
+    asked = ("--model", "Qwen/Qwen3-8B", "--gpu", "H100-SXM-80GB:8", "--ttft", word)
+    result = run("recommend", *asked)
+    assert 2 == result.exit_code
+    assert "is not a number" in result.stderr

@@ -599,24 +599,36 @@ def _batch(setup: Setup, name: str, stated: dict[str, Any]) -> int:
 # ---------------------------------------------------------------------------------- recommend
 
 
+class Finite(click.FloatRange):
+    """A number of the range that is one: nan and inf are none."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        import math
+
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
+
+
 recommend_options = options(
     *(click.option(name, metavar=metavar, help=text) for name, metavar, text in ASKED
       if name not in NO_QUESTION),
     click.option("--enforce-eager", is_flag=True, default=None, help="No CUDA graphs."),
     click.option("--nodes", type=click.IntRange(1, 4096), help="Nodes there are (default: 1)."),
-    click.option("--target-tok-s", type=click.FloatRange(min=0, min_open=True), metavar="N",
+    click.option("--target-tok-s", type=Finite(min=0, min_open=True), metavar="N",
                  help="Output tokens a second of all replicas."),
-    click.option("--request-rate", type=click.FloatRange(min=0, min_open=True), metavar="N",
+    click.option("--request-rate", type=Finite(min=0, min_open=True), metavar="N",
                  help="Requests a second of all replicas."),
-    click.option("--ttft", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+    click.option("--ttft", type=Finite(min=0, min_open=True), metavar="MS",
                  help="Goal: time to the first token."),
-    click.option("--tpot", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+    click.option("--tpot", type=Finite(min=0, min_open=True), metavar="MS",
                  help="Goal: time between two tokens."),
-    click.option("--headroom", type=click.FloatRange(0, 10), default=0.2, show_default=True,
+    click.option("--headroom", type=Finite(0, 10), default=0.2, show_default=True,
                  help="Replicas to spare, as a share of what the target needs."),
     click.option("--objective", type=click.Choice(["throughput", "latency", "context"]),
                  default="throughput", show_default=True, help="What layouts are ranked by."),
-    click.option("--price", type=click.FloatRange(min=0), metavar="USD",
+    click.option("--price", type=Finite(min=0), metavar="USD",
                  help="Price of one GPU for an hour."),
     click.option("--session", type=click.IntRange(min=1), metavar="TOKENS",
                  help="Tokens of one very long session: what it leaves for the others."),

@@ -62,15 +62,26 @@ class Choice:
 
     @property
     def among(self) -> str:
-        return f"its {self.unit}" if self.count is None else f"{self.count} {self.unit}"
+        if self.count is None:
+            return f"its {self.unit}"
+        most = "up to " if self.unit == "replicas" and any(map(_is_scaled, self.plans)) else ""
+        return f"{most}{self.count} {self.unit}"
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return tuple(
-            Note(plan.fleet.replicas.origin, f"{plan.fleet.replicas.only} replicas")
-            for plan in (self.plans if self.unit == "replicas" else ())
-            if plan.fleet.replicas.origin is not None and plan.fleet.replicas.only is not None
-        )
+        found: list[Note] = []
+        for plan in self.plans if self.unit == "replicas" else ():
+            scaled = _is_scaled(plan)
+            fact = plan.fleet.max_replicas if scaled else plan.fleet.replicas
+            if fact.origin is not None and fact.only is not None:
+                number = f"{fact.only} {'replica' if fact.only == 1 else 'replicas'}"
+                found.append(Note(fact.origin, f"up to {number}" if scaled else number))
+        return tuple(found)
+
+
+def _is_scaled(plan: ServingPlan) -> bool:
+    """An autoscaler may make more replicas than are stated."""
+    return (plan.fleet.max_replicas.only or 0) > (plan.fleet.replicas.only or 0)
 
 
 def choice(world: RouterWorld) -> Choice | None:

@@ -159,7 +159,7 @@ def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | N
     return None
 
 
-SIZES = ("tp", "pp", "dp", "dp_local", "attention_dp", "pcp", "dcp", "moe_tp", "nnodes")
+SIZES = ("tp", "pp", "dp", "dp_local", "pcp", "dcp", "nnodes")
 
 
 def _of_sizes(layout: LayoutFacts) -> LayoutFacts:
