@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from check_vllm_parser import class_of, holds, state, valid
+from check_vllm_parser import class_of, holds, put, state, valid
 from extract_sglang_flags import release_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -259,16 +259,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 if the table on disk differs")
     args = parser.parse_args()
     release = release_of(args.package)
-    path = DATA / f"sglang_parser_{release}.json"
     text = render(args.package, release)
-    if args.check:
-        same = path.is_file() and path.read_text("utf-8") == text
-        print(f"{path.relative_to(ROOT)}: {'up to date' if same else 'differs from the parser'}")
-        return 0 if same else 1
-    DATA.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    print(f"{path.relative_to(ROOT)}: {text.count(chr(10)) - 2} command lines")
-    return 0
+    return put(DATA / f"sglang_parser_{release}.json", text, args.check)
 
 
 if __name__ == "__main__":

@@ -330,13 +330,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 if the table on disk differs")
     args = parser.parse_args()
     release = release_of(args.package)
-    path = DATA / f"vllm_parser_{release}.json"
     text = render(args.package, release)
-    if args.check:
+    return put(DATA / f"vllm_parser_{release}.json", text, args.check)
+
+
+def put(path: Path, text: str, check: bool) -> int:
+    """Write the table, or say whether it is what stands there; the exit code."""
+    if check:
         same = path.is_file() and path.read_text("utf-8") == text
         print(f"{path.relative_to(ROOT)}: {'up to date' if same else 'differs from the parser'}")
         return 0 if same else 1
-    DATA.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     print(f"{path.relative_to(ROOT)}: {text.count(chr(10)) - 2} command lines")
     return 0

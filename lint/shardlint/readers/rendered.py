@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from shardlint.known import Text
 from shardlint.plan import Refusal, ServingPlan, Site
-from shardlint.readers.edits import PLAIN, TextSite, add_entry, insert_items
+from shardlint.readers.edits import PLAIN, add_entry, insert_items
 from shardlint.readers.keyed import FALSE
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -148,11 +148,6 @@ def settled(words: Iterable[Text]) -> Iterator[Text]:
     for word in words:
         reason = placeholder(word.value or "")
         yield word if reason is None else Text.unknown(word.origin, reason)
-
-
-def number_site(*nodes: Node | None) -> Site:
-    """The values that stand for one number."""
-    return TextSite(tuple(node.text() for node in nodes if node is not None))
 
 
 def with_sites(plan: ServingPlan, sites: Mapping[str, Site | None]) -> ServingPlan:
