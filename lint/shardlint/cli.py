@@ -386,10 +386,12 @@ def _result(project: Project) -> Result:
 
     run = lint(project)
     if project.before is not None:
+        from dataclasses import replace
+
         from shardlint.revisions import only_changed
 
-        run = type(run)(only_changed(project, run.result), run.cures)
-    if not run.cures:
+        run = replace(run, result=only_changed(project, run.result))
+    if not run.cures and not run.offers:
         return run.result
     from shardlint.fixes import with_fixes
 

@@ -123,6 +123,13 @@ def is_online(own: Mapping[str, Any] | None, word: str | None) -> bool:
     return own == {} and (word or "").lower() in ONLINE
 
 
+def _stored_as(demand: Demand, word: str) -> Demand:
+    """The demand with an engine that quantizes weights which the checkpoint has in 16 bits."""
+    own = demand.model.quantization
+    model = replace(demand.model, quantization=record_of(word, own)[0])
+    return replace(demand, model=model, online=is_online(own, word))
+
+
 def _stored(plan: ServingPlan, demand: Demand) -> tuple[ModelFacts, tuple[str, ...]]:
     """The model as its weights are stored, and what that rests on."""
     model, word = demand.model, demand.settings.quantization
@@ -177,6 +184,8 @@ class Sizer:
         """One for each span of releases that use memory alike; empty where something is unknown."""
         layout = layout or demand.layout
         settings = replace(demand.settings, **changes) if changes else demand.settings
+        if changes and "quantization" in changes:
+            demand = _stored_as(demand, changes["quantization"])
         key = (_key(demand), layout, _key_of(settings))
         if key not in self._kept:
             if len(self._kept) >= MOST_KEPT:

@@ -1,8 +1,7 @@
-"""From a repair to edits, and from edits to files that were read and linted again.
+"""From fixes to files that were read and linted again.
 
-A fix is the smallest change of layout that no constraint of the engine refuses: the same GPUs
-first, then fewer. Its edits come from the plan's Sites, all or none. Nothing is kept that does not
-clear its finding, that finds a new error, or that changes another fact than it says.
+Nothing is kept that does not clear its finding, that finds a new error, or that changes another
+fact than it says.
 """
 
 from __future__ import annotations
@@ -17,22 +16,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from shardlint import routing
-from shardlint.asked_layout import Asked
 from shardlint.engine import Engine
 from shardlint.known import Known
-from shardlint.linter import Cure, Run, lint
-from shardlint.memory_fixes import layouts_that_fit, settings_that_fit, sizes_after
-from shardlint.plan import (
-    Flag,
-    KvGroup,
-    Layout,
-    LayoutFacts,
-    Offer,
-    Refusal,
-    ServingPlan,
-)
-from shardlint.plugins import MOST_RANKS, Applicability, Finding, Fix, Repair, Result, World
+from shardlint.linter import Run, lint
+from shardlint.plan import Flag, LayoutFacts, ServingPlan
+from shardlint.plugins import Finding, Fix, Result
 from shardlint.project import Project, Setup
+from shardlint.proposals import offered, proposed
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
@@ -51,283 +41,15 @@ def with_fixes(run: Run) -> Result:
 
 def _with_fixes(finding: Finding, run: Run) -> Finding:
     if (cure := run.cures.get(finding.fingerprint)) is not None:
-        return replace(finding, fixes=tuple(_fixes(cure, finding)))
+        sizer = run.sizer(cure.world.engine)
+        return replace(finding, fixes=tuple(proposed(cure, finding, sizer)))
     if (offers := run.offers.get(finding.fingerprint)) is not None:
-        return replace(finding, fixes=tuple(_offered(offers)))
+        return replace(finding, fixes=tuple(offered(offers)))
     return finding
 
 
-def _offered(offers: Iterable[Offer]) -> Iterator[Fix]:
-    """What the router's reader can write: none is safe, requests go elsewhere afterwards."""
-    for offer in offers:
-        try:
-            edits = offer.site.set(offer.value)
-        except Exception:  # fence: an offer that cannot be written is none
-            continue
-        if not isinstance(edits, Refusal):
-            yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
-
-
-def _fixes(cure: Cure, finding: Finding) -> Iterator[Fix]:
-    if cure.repair.kind in ("flag", "option"):
-        yield from _option_fix(cure, finding)
-        return
-    if cure.repair.kind == "move":
-        yield from _move(cure.world.plan, cure.repair)
-        return
-    if cure.repair.kind == "fields":
-        yield from _fields(cure.world, dict(cure.repair.values))
-        return
-    if cure.repair.kind == "memory":
-        yield from _memory(cure.world)
-        return
-    if (asked := Asked.of(cure.world)) is not None:
-        fixes = (_layout_fix(asked, delta) for delta in _layouts(asked))
-        yield from (fix for fix in fixes if fix is not None)
-
-
-# ------------------------------------------------------------------------------- one option
-
-
-def _option_fix(cure: Cure, finding: Finding) -> Iterator[Fix]:
-    """Another spelling, other words, or none in place of an option.
-
-    Safe only where it is sure what was meant, and the engine refuses the other or reads the same.
-    """
-    repair, plan = cure.repair, cure.world.plan
-    site = plan.sites.get(repair.field)
-    edits = site.set(repair.value) if site is not None else Refusal("no site")
-    if isinstance(edits, Refusal):
-        return
-    flag = plan.flags[_place(repair.field)]
-    written = flag.written.value or ""
-    if flag.problem is None or "explicit" not in flag.problem:
-        written = written.split("=", 1)[0]
-    safe = repair.value and repair.certain and finding.severity != "warning"
-    applicability: Applicability = "safe" if safe else "unsafe"
-    if not repair.value:
-        delta: dict[str, Any] = {"remove_flag": written}
-        yield Fix(f"remove `{written}`", applicability, delta, tuple(edits))
-        return
-    delta = {"replace_flag": [written, repair.value]}
-    yield Fix(f"`{written}` → `{repair.value}`", applicability, delta, tuple(edits))
-
-
-def _move(plan: ServingPlan, repair: Repair) -> Iterator[Fix]:
-    """A setting written where it counts, and not where it stood."""
-    site = plan.sites.get(repair.field)
-    edits = site.set(repair.value) if site is not None else Refusal("no site")
-    if not isinstance(edits, Refusal):
-        said = ", ".join(f"{name.upper()} {value}" for name, value in repair.values)
-        yield Fix(f"{said}, where it is read", "unsafe", dict(repair.values), tuple(edits))
-
-
-def _place(field: str) -> int:
-    """Where the option of a site stands among those of its plan: "flag:3" is 3."""
-    return int(field.partition(":")[2])
-
-
-# ------------------------------------------------------------------------------- stated fields
-
-
-def _fields(world: World, delta: Mapping[str, int]) -> Iterator[Fix]:
-    """Fields set to the values that the rule names."""
-    asked = Asked.of(world)
-    layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
-    if layout:
-        after = None if asked is None else replace(asked.layout, **_typed(layout))
-        if asked is not None and after is not None and asked.accepts(after):
-            fix = _layout_fix(asked, delta)
-            if fix is not None:
-                rates = _rates(world, asked.layout, after)
-                yield replace(fix, estimate={**fix.estimate, **rates})
-        return
-    edits = _edits(world.plan, delta)
-    if edits is not None:
-        said = (_setting(name, value) for name, value in delta.items())
-        yield Fix(", ".join(said), "unsafe", dict(delta), edits)
-
-
-def _rates(world: World, before: Layout, after: Layout) -> dict[str, dict[str, int]]:
-    """Tokens a second for each GPU where both layouts are of a kind that was measured."""
-    load = world.loads[0]
-    found = [world.rate(layout, load) for layout in (before, after)]
-    rates = [round(sum(pair) / 2) for pair in found if pair is not None]
-    if len(rates) < 2 or rates[0] == rates[1]:
-        return {}
-    return {"output_tok_s_per_gpu": {"before": rates[0], "after": rates[1]}}
-
-
-BESIDE_OPTIONS = ("gpus_per_pod", "shm_bytes", "replicas", "max_replicas")
+BESIDE_OPTIONS = ("gpus_per_pod", "nodes", "shm_bytes", "replicas", "max_replicas")
 """Fields that no option of the engine sets."""
-
-
-def _setting(name: str, value: int) -> str:
-    return f"{_bytes(value)} for /dev/shm" if name == "shm_bytes" else f"{name} {value}"
-
-
-def _typed(layout: Mapping[str, int]) -> dict[str, Any]:
-    return dict(layout)
-
-
-def _bytes(value: int) -> str:
-    """GiB where it comes out even."""
-    return f"{value // 2**30} GiB" if value % 2**30 == 0 else f"{value:,} bytes"
-
-
-def _edits(plan: ServingPlan, delta: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """The edits of all fields, or None if a Site refuses one of them."""
-    edits: list[Edit] = []
-    for name, value in delta.items():
-        site = plan.sites.get(name)
-        made = site.set(str(value)) if site is not None else Refusal("no site")
-        if isinstance(made, Refusal):
-            return None
-        edits.extend(made)
-    return tuple(edits)
-
-
-# -------------------------------------------------------------------------------- memory
-
-
-def _memory(world: World) -> Iterator[Fix]:
-    """A shorter context or a smaller type of the cache; then more ranks, which need more GPUs."""
-    for change in settings_that_fit(world):
-        edits = _edits(world.plan, change)
-        if edits is not None:
-            said = ", ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
-            yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
-    asked = Asked.of(world)
-    for delta in layouts_that_fit(world, asked) if asked is not None else ():
-        assert asked is not None
-        fix = _layout_fix(asked, delta)
-        if fix is not None:
-            layout = {name: value for name, value in delta.items() if name != "gpus_per_pod"}
-            after = replace(asked.layout, **_typed(layout))
-            yield replace(fix, estimate={**fix.estimate, **sizes_after(world, after, {})})
-
-
-WORDS = {"max_model_len": "a context of", "kv_cache_dtype": "a KV cache in"}
-
-
-def _number(value: Any) -> str:
-    return f"{value:,} tokens" if isinstance(value, int) else str(value)
-
-
-# ------------------------------------------------------------------------------- layouts
-
-
-def _layouts(asked: Asked) -> Iterator[dict[str, int]]:
-    """Changes of layout and GPU count that the engine accepts, best first, without repeats."""
-    seen: list[dict[str, int]] = []
-    if asked.ranks(asked.layout).gpus_per_pod is None:
-        return
-    accepted = asked.accepts(asked.layout)
-    ways = (_other_count,) if accepted else (_other_tp, _other_pp)
-    for delta in (delta for way in ways for delta in way(asked)):
-        if delta and delta not in seen:
-            seen.append(delta)
-            yield delta
-
-
-def _other_tp(asked: Asked) -> Iterator[dict[str, int]]:
-    """The largest smaller TP: with more DP on the same GPUs, then with fewer GPUs."""
-    layout = asked.layout
-    most = min(layout.tp, MOST_RANKS)
-    sizes = [tp for tp in range(most, 0, -1) if asked.accepts(replace(layout, tp=tp))]
-    for tp in sizes if layout.one_group else ():
-        dp, idle = divmod(asked.gpus, tp * layout.pp * layout.pcp)
-        if dp and not idle and asked.accepts(replace(layout, tp=tp, dp=dp)):
-            yield _changes(layout, tp=tp, dp=dp)
-            break
-    for tp in sizes[:1]:
-        count = asked.count(replace(layout, tp=tp))
-        if count is not None:
-            yield _changes(layout, tp=tp) | count
-
-
-def _other_pp(asked: Asked) -> Iterator[dict[str, int]]:
-    """Fewer stages: with more TP on the same GPUs, then with fewer GPUs."""
-    layout = asked.layout
-    wide = layout.tp * layout.pp
-    fewer = range(min(layout.pp, MOST_RANKS) - 1, 0, -1)
-    for pp in fewer:
-        if wide % pp == 0 and asked.accepts(replace(layout, tp=wide // pp, pp=pp)):
-            yield _changes(layout, tp=wide // pp, pp=pp)
-            break
-    for pp in fewer:
-        if asked.accepts(replace(layout, pp=pp)):
-            count = asked.count(replace(layout, pp=pp))
-            if count is not None:
-                yield _changes(layout, pp=pp) | count
-            break
-
-
-def _other_count(asked: Asked) -> Iterator[dict[str, int]]:
-    """Fewer data-parallel ranks on the GPUs there are, then as many GPUs as are needed."""
-    layout = asked.layout
-    copies = (asked.devices or 0) // asked.ranks(layout).world_size
-    if layout.one_group and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
-        yield _changes(layout, dp=copies)
-    yield asked.count(layout) or {}
-
-
-def _changes(layout: Layout, **fields: int) -> dict[str, int]:
-    return {name: value for name, value in fields.items() if getattr(layout, name) != value}
-
-
-def _layout_fix(asked: Asked, delta: Mapping[str, int]) -> Fix | None:
-    """The fix with its edits, or None if a Site refuses one of them."""
-    edits = _edits(asked.plan, delta)
-    if edits is None:
-        return None
-    change: dict[str, Any] = {name: delta[name] for name in delta if name != "gpus_per_pod"}
-    after = replace(asked.layout, **change)
-    return Fix(_title(asked, delta, after), "unsafe", dict(delta), edits,
-               _estimate(asked, after))  # fmt: skip
-
-
-def _title(asked: Asked, delta: Mapping[str, int], after: Layout) -> str:
-    if set(delta) == {"gpus_per_pod"}:
-        return f"{asked.stated} → {delta['gpus_per_pod']} GPUs for the same layout"
-    title = f"{_written(asked.layout)} → {_written(after)}"
-    need = asked.ranks(after).gpus_per_pod
-    if need is None or after.nnodes > 1:
-        return title
-    if "gpus_per_pod" in delta:
-        return f"{title} on {need} GPUs instead of {asked.stated}"
-    if need > asked.gpus:
-        return f"{title} on {need} GPUs"
-    same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
-    return f"{title} on {same} GPUs"
-
-
-def _written(layout: Layout) -> str:
-    """The degrees above 1: "TP 4 × DP 2"."""
-    degrees = (("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp), ("DP", layout.dp))
-    return " × ".join(f"{name} {value}" for name, value in degrees if value > 1) or "TP 1"
-
-
-def _estimate(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
-    """KV cache bytes of one token on one GPU, which the shape gives exactly."""
-    model, before = asked.model, asked.layout
-    if model is None or after.tp == before.tp or before.dcp > 1:
-        return {}
-    size = asked.engine.dtype_bytes(asked.plan, model)
-    full = [group for group in model.kv_groups if group.window is None]
-    if size is None or not full or any(not group.fits(before.tp) for group in model.kv_groups):
-        return {}  # nothing is stored by a layout that cannot share the heads out
-    return {
-        "kv_bytes_per_token_per_gpu": {
-            "before": _kv_bytes(full, before.tp, size),
-            "after": _kv_bytes(full, after.tp, size),
-        }
-    }
-
-
-def _kv_bytes(groups: Iterable[KvGroup], tp: int, size: int) -> int:
-    """Of the layers without a window: a full window takes no further bytes."""
-    return sum(group.bytes_per_token(tp) for group in groups) * size // 2
 
 
 # ------------------------------------------------------------------------------- applying
@@ -586,10 +308,11 @@ def stated(plan: ServingPlan) -> dict[str, tuple[Any, ...]]:
     parts = (plan.layout, plan.memory, plan.memory.budget, plan.fleet)
     facts: dict[str, Known[Any]] = {"model": plan.model, "served_name": plan.served_name}
     facts |= {"image": plan.image, "gpus_per_pod": plan.placement.gpus_per_pod}
-    facts |= {"shm_bytes": plan.placement.shm_bytes}
+    facts |= {"shm_bytes": plan.placement.shm_bytes, "nodes": plan.placement.pods_per_group}
     for part in parts:
         known = ((item.name, getattr(part, item.name)) for item in fields(part))
         facts |= {name: fact for name, fact in known if isinstance(fact, Known)}
+    facts["gpu_memory_utilization"] = facts.pop("share")
     return {name: fact.values for name, fact in facts.items()}
 
 

@@ -60,6 +60,8 @@ class Run:
     cures: Mapping[str, Cure]
     offers: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict)
     """What the routers' readers can write for findings of routers."""
+    sizer: Callable[[Engine], Sizer] = Sizer
+    """What is asked of the memory and speed of other layouts, with what was asked before."""
 
 
 @dataclass(slots=True)
@@ -479,7 +481,7 @@ def _finish(
         sources=project.sources,
         rules=rules,
     )
-    return Run(result, cures, offers)
+    return Run(result, cures, offers, collected.sizer)
 
 
 def _told_once(ordered: list[_Hit]) -> Iterator[tuple[_Hit, list[_Hit]]]:

@@ -91,6 +91,14 @@ def _fits(sized: Sized, requests: int) -> bool:
     return made.kv - sized.band.below >= requests * need
 
 
+def fits_roughly(sized: Sized) -> bool:
+    """By the estimate alone: the weights load, and the cache holds one of the longest requests."""
+    made, need = sized.made, sized.made.need
+    if made.at_load + made.beside.context >= made.total or made.kv <= 0:
+        return False
+    return need is None or made.beside.cuts_requests or made.kv >= need
+
+
 def roomy(
     plan: ServingPlan, model: ModelFacts, device: Device, layout: Layout, requests: int = 1
 ) -> bool:

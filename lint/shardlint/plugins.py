@@ -69,20 +69,24 @@ class Repair:
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
     place of the name of option `field`. "option": the words of `value` in place of the option and
-    its values, its own values behind a name that takes them; without `value`, remove it. "fields":
-    give the fields in `values` these values, if the engine accepts the layout that results.
-    "memory": more ranks, a shorter context or a smaller KV cache, so that one GPU holds its part.
-    "move": what stands at one place is written at another, which the site `field` knows; then the
-    fields in `values` have these values.
+    its values, its own values behind a name that takes them; without `value`, remove it. "add": one
+    more option, the words of `value`. "fields": give the fields in `values` these values, if the
+    engine accepts the layout that results.
+    "memory": more ranks, a shorter context or smaller types, so that one GPU holds its part; with
+    "requests" and "tokens" in `values`, so that its KV cache holds so many requests of so many
+    tokens. "move": what stands at one place is written at another, which the site `field` knows;
+    then the fields in `values` have these values.
     "router": what the router's reader offers for the word `field`.
-    `certain`: that is what was meant, so that the engine computes the same.
+    `certain`: that is what was meant, so that the engine computes the same. `also`: what else would
+    clear it, in order.
     """
 
-    kind: Literal["layout", "flag", "option", "fields", "memory", "move", "router"]
+    kind: Literal["layout", "flag", "option", "add", "fields", "memory", "move", "router"]
     field: str = ""
     value: str = ""
-    values: tuple[tuple[str, int], ...] = ()
+    values: tuple[tuple[str, int | float | str | bool], ...] = ()
     certain: bool = True
+    also: tuple[Repair, ...] = ()
 
 
 @record

@@ -65,6 +65,21 @@ def test_a_site_of_a_real_manifest_changes_its_fact_alone(name: str, value: int)
             check_site(text, name, index, field, value)
 
 
+SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("ep", True), ("dcp", 2), ("max_model_len", 4096), ("kv_cache_dtype", "fp8"),
+    ("max_num_seqs", 16), ("gpu_memory_utilization", 0.5), ("quantization", "fp8"),
+)  # fmt: skip
+"""Options beside the sizes of a layout, each with a value that vLLM takes."""
+
+
+@pytest.mark.parametrize("name", corpus())
+def test_an_option_of_a_real_manifest_is_set_alone(name: str) -> None:
+    text = text_of(name)
+    for index, each in enumerate(project(text, name).plans):
+        for field, value in SETTINGS if each.engine == "vllm" else ():
+            check_site(text, name, index, field, value)
+
+
 @pytest.mark.parametrize("name", corpus())
 def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
     text = text_of(name)

@@ -115,8 +115,8 @@ class LMDeploy(TabledEngine):
     def flag_name(
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
-        """Data parallelism is left alone: it means something else on other machines."""
-        return None if field == "dp" else super().flag_name(field, like, releases)
+        """Data and expert parallelism are left alone: another backend means something else."""
+        return None if field in ("dp", "ep") else super().flag_name(field, like, releases)
 
     def spread(
         self, *, tp: int, pp: int, dp: int, attention_dp: int, ep: int | bool, dcp: int

@@ -210,6 +210,7 @@ class SGLang(RecognisedEngine):
     def flag_name(
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
+        field = {"gpu_memory_utilization": "share"}.get(field, field)
         if field not in self.table.by_field:
             return None
         name = self.table.spelling(field, like)

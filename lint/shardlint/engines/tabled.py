@@ -36,7 +36,10 @@ RELEASE = re.compile(
 )
 """The release at the start of a tag such as "2.0.4-rocm", "v0.7.0-cu12" or "2-1"."""
 
-EDITABLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_dtype")
+EDITABLE = (
+    "tp", "pp", "dp", "ep", "max_model_len", "kv_cache_dtype", "gpu_memory_utilization",
+    "quantization",
+)  # fmt: skip
 """Facts that a fix may change, if the engine has an option for them."""
 
 
@@ -240,7 +243,8 @@ class TabledEngine(RecognisedEngine):
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
         """In the style of the option `like`, where the engine takes both."""
-        names = self.table.row["options"].get(field) if field in EDITABLE else None
+        key = "share" if field == "gpu_memory_utilization" else field
+        names = self.table.row["options"].get(key) if field in EDITABLE else None
         if not names:
             return None
         if self.table.row.get("dashes_alike") and "-" in like.strip("-") and "_" not in like:

@@ -263,6 +263,8 @@ class VLLM:
     def flag_name(
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
+        if field not in self.table.by_field:
+            return None
         name = self.table.spelling(field, like)
         history = self.table.history(self.table.spelling(field))
         values = releases.values if releases is not None else ()

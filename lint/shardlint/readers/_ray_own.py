@@ -13,7 +13,7 @@ from shardlint.plugins import ReadContext
 from shardlint.readers._ray_place import KEYS, Place, fleet_of, image_of
 from shardlint.readers.edits import RefusedSite
 from shardlint.readers.keyed import KeySite, dashed
-from shardlint.readers.plans import EDITABLE, plan_of
+from shardlint.readers.plans import plan_of
 from shardlint.readers.pods import added
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -123,7 +123,7 @@ class Own:
     def _written(self) -> Mapping[str, Site]:
         """Options are edited in their variables; what has none is the application's own matter."""
         sites: dict[str, Site] = {}
-        for name in EDITABLE:
+        for name in KEYS:
             option = dashed(KEYS[name])
             keys = [key for told, key, _ in self._told() if told == option]
             holders = [node for node in (self.env, self.args) if node is not None]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from shardlint.known import Known
 from shardlint.plan import Device, Fleet, Placement, Site
 from shardlint.platforms import kuberay
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import Host
@@ -18,13 +19,7 @@ from shardlint.record import record
 from shardlint.source import Span
 
 KEYS = MappingProxyType(
-    {
-        "tp": "tensor_parallel_size",
-        "pp": "pipeline_parallel_size",
-        "dp": "data_parallel_size",
-        "max_model_len": "max_model_len",
-        "kv_cache_dtype": "kv_cache_dtype",
-    }
+    {field: name.removeprefix("--").replace("-", "_") for field, name in OPTIONS.items()}
 )
 """Fields of a plan by the names of vLLM's own arguments."""
 

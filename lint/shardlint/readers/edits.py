@@ -19,6 +19,19 @@ PLAIN = re.compile(r"[A-Za-z0-9_./=-]+(?::[A-Za-z0-9_./=-]+)*")
 """Values that need no quotes anywhere; others are not written."""
 
 
+ON, OFF = "True", "False"
+"""What a switch is set to."""
+
+
+def one_word(option: str, value: str) -> str | Refusal:
+    """The word that gives an option its value; a switch is turned on by its name."""
+    if value == OFF:
+        return Refusal(f"{option} is not there")
+    if not PLAIN.fullmatch(value):
+        return Refusal(f"{value!r} cannot be written without quoting")
+    return option if value == ON else f"{option}={value}"
+
+
 @record
 class TextSite:
     """One or more tokens that carry the same value, such as limits and requests."""
@@ -234,11 +247,12 @@ class Slot:
     nodes: tuple[Node, ...] = ()
 
     def insert(self, name: str, value: str) -> list[Edit] | Refusal:
-        if not PLAIN.fullmatch(value):
-            return Refusal(f"{value!r} cannot be written without quoting")
+        word = one_word(name, value)
+        if isinstance(word, Refusal):
+            return word
         if self.after.origin.file != self.file:
             return Refusal(f"{name} would stand in {self.after.origin.file}")
-        words = [f"{name}={value}"] if self._is_joined else [name, value]
+        words = [word] if self._is_joined or value == ON else [name, value]
         for node in self.nodes:
             for item in node.items:
                 if item.origin == self.after.origin and _is_word(item, self.after):
@@ -269,15 +283,31 @@ class FlagSite:
     name: str
     flag: Flag | None
     slot: Slot | None
+    whole: OptionSite | None = None
+    """The option that is there, to be taken out where it is a switch."""
 
     def set(self, value: str) -> list[Edit] | Refusal:
         if self.flag is not None:
-            if self.flag.value is None:
-                return Refusal(f"{self.name} has no value")
-            return TextSite((self.flag.value,)).set(value)
+            if self.flag.value is not None and value not in (ON, OFF):
+                return TextSite((self.flag.value,)).set(value)
+            if value == OFF and self.whole is not None and self.flag.value is None:
+                return self.whole.set("")
+            there = "no value" if self.flag.value is None else "a value"
+            return Refusal(f"{self.name} has {there}")
         if self.slot is None:
             return Refusal(f"{self.name} has no literal neighbour to stand beside")
         return self.slot.insert(self.name, value)
+
+
+@record
+class NewOptionSite:
+    """One more option, given as words: "--name value"."""
+
+    slot: Slot
+
+    def set(self, value: str) -> list[Edit] | Refusal:
+        name, _, given = value.partition(" ")
+        return self.slot.insert(name, given or ON)
 
 
 @record
@@ -290,9 +320,10 @@ class ArgumentSite:
 
     def set(self, value: str) -> list[Edit] | Refusal:
         quoted = self.node.pairs and self.node.pairs[0][0].style is not None
-        if not PLAIN.fullmatch(value) or (self.node.flow and quoted):
+        word = one_word(self.option, value)
+        if isinstance(word, Refusal) or (self.node.flow and quoted):
             return Refusal(f"{self.option} cannot be written here")
-        return add_entry(self.node, self.key, f'["{self.option}={value}"]')
+        return add_entry(self.node, self.key, f'["{word}"]')
 
 
 def stands_in(nodes: Iterable[Node], word: Text) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Launch, Placement, Remark, ServingPlan, Site
 from shardlint.platforms import kaito
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import Problem, ReadContext, ReadResult
 from shardlint.readers.edits import RefusedSite
 from shardlint.readers.inner_yaml import inner_yaml
@@ -29,15 +30,7 @@ BODIES: Mapping[str, tuple[str, ...]] = {"Workspace": (), "InferenceSet": ("spec
 """Where `resource` and `inference` stand in an object."""
 
 INSTANCE = "node.kubernetes.io/instance-type"
-KEYS = MappingProxyType(
-    {
-        "tp": "tensor-parallel-size",
-        "pp": "pipeline-parallel-size",
-        "dp": "data-parallel-size",
-        "max_model_len": "max-model-len",
-        "kv_cache_dtype": "kv-cache-dtype",
-    }
-)
+KEYS = MappingProxyType({field: name.removeprefix("--") for field, name in OPTIONS.items()})
 ONE_NODE = "KAITO finds that one node holds the model"
 STATED_NODES = "KAITO keeps the number of nodes that is stated"
 

@@ -16,6 +16,7 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import kthena
+from shardlint.platforms.vllm_options import SIZES
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import FlagSite, RefusedSite
 from shardlint.readers.groups import Template, dropped, group_plans, key_of, number, product
@@ -292,10 +293,7 @@ def _worker_sites(backend: Node, worker: Node, kind: str) -> Mapping[str, Site]:
     return MappingProxyType(found)
 
 
-KEYS = {
-    "tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size",
-    "max_model_len": "max-model-len", "kv_cache_dtype": "kv-cache-dtype",
-}  # fmt: skip
+KEYS = {field: name.removeprefix("--") for field, name in SIZES.items()}
 """Fields of the layout by the keys of `config` that set them."""
 
 

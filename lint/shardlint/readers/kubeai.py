@@ -22,8 +22,9 @@ from shardlint.plan import (
     Site,
 )
 from shardlint.platforms import kubeai
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
-from shardlint.readers.edits import RefusedSite, TextSite, add_entry
+from shardlint.readers.edits import RefusedSite, TextSite, add_entry, one_word
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.plans import Host, plan_of
@@ -34,15 +35,6 @@ from shardlint.record import record
 from shardlint.source import Edit, Source
 
 GROUP = "kubeai.org"
-OPTIONS = MappingProxyType(
-    {
-        "tp": "--tensor-parallel-size",
-        "pp": "--pipeline-parallel-size",
-        "dp": "--data-parallel-size",
-        "max_model_len": "--max-model-len",
-        "kv_cache_dtype": "--kv-cache-dtype",
-    }
-)
 IMAGES = MappingProxyType({"OLlama": "ollama/ollama"})
 """Engines beside vLLM that are known by their image."""
 
@@ -295,4 +287,5 @@ class _FirstArgument:
     option: str
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        return add_entry(self.spec, "args", [f"{self.option}={value}"])
+        word = one_word(self.option, value)
+        return word if isinstance(word, Refusal) else add_entry(self.spec, "args", [word])

@@ -14,6 +14,7 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import llmd as chart
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
 from shardlint.readers.chart_files import chart_release
@@ -413,16 +414,10 @@ class _Part:
 
     def _sites(self, plan: ServingPlan) -> Mapping[str, Site]:
         sites: dict[str, Site] = {"replicas": KeySite(self.node, "replicas")}
-        names = {
-            "tp": "--tensor-parallel-size",
-            "pp": "--pipeline-parallel-size",
-            "max_model_len": "--max-model-len",
-            "kv_cache_dtype": "--kv-cache-dtype",
-            "dp": "--data-parallel-size",
-        }
+        names = OPTIONS
         written = {field for field, name in names.items() if self._in_args(plan, name)}
         if not self.is_custom:
-            for field in {"pp", "max_model_len", "kv_cache_dtype"} - written:
+            for field in names.keys() - written - {"tp", "dp"}:
                 sites[field] = OptionKeySite(names[field], self.container, "args")
             if "tp" not in written:
                 node = self.node.get("parallelism")

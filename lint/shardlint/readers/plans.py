@@ -43,6 +43,7 @@ from shardlint.readers.edits import (
     FlagSite,
     GuardedSite,
     JointSite,
+    NewOptionSite,
     OptionSite,
     RefusedSite,
     Slot,
@@ -91,7 +92,11 @@ COLLECTIVES = re.compile(
 )
 """Variables that decide how ranks find and reach each other."""
 
-EDITABLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_dtype")
+EDITABLE = (
+    "tp", "pp", "dp", "ep", "attention_dp", "dcp", "max_model_len", "kv_cache_dtype",
+    "max_num_seqs", "gpu_memory_utilization", "quantization", "dtype",
+)  # fmt: skip
+"""Fields that an option of the engine sets and a fix may change."""
 
 BESIDE = {"gpus_per_pod": "placement.gpus_per_pod", "replicas": "fleet.replicas",
           "shm_bytes": "placement.shm_bytes"}  # fmt: skip
@@ -446,18 +451,24 @@ def _sites(
     if not engine.checked:
         return MappingProxyType(sites | dict(host.written))
     takes = reading.releases.or_default(versions)
-    editable = [name for name in EDITABLE if engine.flag_name(name, releases=takes) is not None]
-    stated = {name: _flag_of(engine, reading, name) for name in editable}
+    named = [name for name in EDITABLE if engine.flag_name(name) is not None]
+    stated = {name: _flag_of(engine, reading, name) for name in named}
+    new = {name for name in named if engine.flag_name(name, releases=takes) is not None}
+    new &= host.written.keys() or new
+    stated = {name: flag for name, flag in stated.items() if flag is not None or name in new}
     given = [flag for flag in stated.values() if flag is not None]
     if options is not None:
         given = [flag for flag in given if options.entry(flag.written) is None]
     slot = _slot(given, reading, argv, host, options)
     like = (slot.like.written.value or "") if slot and slot.like else ""
+    if slot is not None and not host.written:
+        sites["option"] = NewOptionSite(slot)
     for name, found in stated.items():
         spelling = engine.flag_name(name, like)
         assert spelling is not None
         bare = host.extend if found is None and slot is None else None
-        site = FlagSite(spelling, found, slot)
+        whole = None if found is None else _option_site(found, argv, places, host)
+        site = FlagSite(spelling, found, slot, whole)
         sites[name] = site if bare is None else ArgumentSite(bare, "args", spelling)
         if found is None and (text := reading.variables.get(name)) is not None:
             sites[name] = TextSite((text,))
@@ -513,8 +524,8 @@ def _slot(
     places = {id(word): at for at, word in enumerate(argv)}
     elsewhere: Slot | None = None
     for flag in (*stated, *reversed(reading.flags)):
-        if options is not None and options.entry(flag.written) is not None:
-            continue
+        if id(flag.written) not in places:
+            continue  # a key of a file that the options name
         last = flag.written
         if flag.value is not None and id(flag.value) in places:
             last = flag.value
@@ -859,7 +870,7 @@ def _uses(at: int, plan: ServingPlan) -> Iterator[Use]:
 def _guarded(at: int, plan: ServingPlan, uses: Uses) -> ServingPlan:
     sites = dict(plan.sites)
     options = [name for name in sites if name.startswith(("flag:", "option:"))]
-    for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", *options):
+    for name in (*EDITABLE, "gpus_per_pod", "shm_bytes", "option", *options):
         if (site := sites.get(name)) is not None and not isinstance(site, (NameSite, EntryOfSite)):
             sites[name] = GuardedSite(site, at, _own(name, site, plan.argv), _beside(site), uses)
     return replace(plan, sites=MappingProxyType(sites))
@@ -870,6 +881,8 @@ def _beside(site: Site) -> tuple[Text, ...]:
     if isinstance(site, JointSite):
         return tuple(word for each in site.sites for word in _beside(each))
     if isinstance(site, FlagSite) and site.flag is None and site.slot is not None:
+        return (site.slot.after,)
+    if isinstance(site, NewOptionSite):
         return (site.slot.after,)
     return site.beside if isinstance(site, OptionKeySite) else ()
 

@@ -14,6 +14,7 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
@@ -519,7 +520,7 @@ class _Spec:
         sites["shm_bytes"] = (
             SizeSite(KeySite(self.node, "shmSize"), UNITS) if shm is not None else None
         )
-        for field, name in FIELDS.items():
+        for field, name in OPTIONS.items():
             if not self._in_extra(plan, name):
                 sites[field] = self._site(field, name)
         return sites
@@ -543,15 +544,6 @@ class _Spec:
             bool(found) and extra is not None and extra.span.covers(found[-1].written.origin.span)
         )
 
-
-FIELDS: Mapping[str, str] = {
-    "tp": "--tensor-parallel-size",
-    "pp": "--pipeline-parallel-size",
-    "dp": "--data-parallel-size",
-    "max_model_len": "--max-model-len",
-    "kv_cache_dtype": "--kv-cache-dtype",
-}
-"""Fields that can be written, and the options that they are."""
 
 SHARES = {
     "GPUMem": "nvidia.com/gpumem",

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from shardlint.known import Text
 from shardlint.plan import Refusal, ServingPlan, Site
-from shardlint.readers.edits import PLAIN, add_entry, insert_items
+from shardlint.readers.edits import PLAIN, add_entry, insert_items, one_word
 from shardlint.readers.keyed import FALSE
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -113,9 +113,9 @@ class OptionKeySite:
     key: str
 
     def set(self, value: str) -> list[Edit] | Refusal:
-        if not PLAIN.fullmatch(value):
-            return Refusal(f"{value!r} cannot be written without quoting")
-        word = f"{self.name}={value}"
+        word = one_word(self.name, value)
+        if isinstance(word, Refusal):
+            return word
         if any(key.value == self.key and value.is_null for key, value in self.node.pairs):
             return Refusal(f"{self.key} is written without a value")
         found = self.node.pair(self.key)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as stack
+from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
@@ -46,16 +47,15 @@ KIND = stack.RUNTIME
 PLATFORM = "production-stack"
 _API = re.compile(r"production-stack\.vllm\.ai/")
 
-EXTRA = {
-    "pp": "--pipeline-parallel-size",
-    "dp": "--data-parallel-size",
-    "kv_cache_dtype": "--kv-cache-dtype",
-}
-"""Fields that have no key of their own, and the options that they are."""
 KEYS = {
     "tp": ("vllmConfig", "tensorParallelSize", "--tensor-parallel-size"),
     "max_model_len": ("model", "maxModelLen", "--max-model-len"),
+    "max_num_seqs": ("model", "maxNumSeqs", "--max-num-seqs"),
+    "dtype": ("model", "dtype", "--dtype"),
+    "gpu_memory_utilization": ("vllmConfig", "gpuMemoryUtilization", "--gpu-memory-utilization"),
 }
+EXTRA = {field: name for field, name in OPTIONS.items() if field not in KEYS}
+"""Fields that have no key of their own, and the options that they are."""
 
 
 class VLLMRuntimeReader:
