@@ -1,0 +1,188 @@
+"""From what would clear a finding to fixes: changes that can be written, best first.
+
+A change of layout is one that no constraint of the engine refuses and that fits by the memory
+model: on the same GPUs first, then on fewer, then on more. Its edits come from the plan's Sites,
+all or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from shardlint.demands import Sizer, demand_of
+from shardlint.linter import Cure
+from shardlint.plan import Layout, Offer, Refusal, ServingPlan
+from shardlint.plugins import Applicability, Finding, Fix, Repair, World
+from shardlint.proposals.asked import Asked
+from shardlint.proposals.edits import edits_of
+from shardlint.proposals.layouts import counts, layout_fix, layouts, rates
+from shardlint.proposals.memory import layouts_that_fit, settings_that_fit, sizes_after
+
+MOST: Final = 4
+"""Fixes of one finding: what is worse than three others is no help."""
+PLAIN: Final = ("gpus_per_pod", "nodes")
+"""Fields beside the layout that change with it."""
+
+
+def proposed(cure: Cure, finding: Finding, sizer: Sizer) -> Iterator[Fix]:
+    """Fixes by the repairs of a finding in their order, without repeats."""
+    seen: list[Mapping[str, Any]] = []
+    found = (
+        fix
+        for repair in (cure.repair, *cure.repair.also)
+        for fix in _of(repair, cure.world, finding, sizer)
+    )
+    for fix in islice(found, MOST):
+        if fix.delta not in seen:
+            seen.append(fix.delta)
+            yield fix
+
+
+def offered(offers: Iterable[Offer]) -> Iterator[Fix]:
+    """What the router's reader can write: none is safe, requests go elsewhere afterwards."""
+    for offer in offers:
+        try:
+            edits = offer.site.set(offer.value)
+        except Exception:  # fence: an offer that cannot be written is none
+            continue
+        if not isinstance(edits, Refusal):
+            yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
+
+
+def _of(repair: Repair, world: World, finding: Finding, sizer: Sizer) -> Iterator[Fix]:
+    if repair.kind in ("flag", "option"):
+        yield from _option(repair, world.plan, finding)
+    elif repair.kind == "add":
+        yield from _added(repair, world.plan)
+    elif repair.kind == "move":
+        yield from _move(repair, world.plan)
+    elif repair.kind == "fields":
+        yield from _fields(_sized(world, sizer), dict(repair.values))
+    elif repair.kind == "memory":
+        yield from _memory(_sized(world, sizer), dict(repair.values))
+    elif repair.kind == "layout" and (asked := Asked.of(_sized(world, sizer))) is not None:
+        yield from counts(asked) if asked.accepts(asked.layout) else layouts(asked)
+
+
+def _sized(world: World, sizer: Sizer) -> World:
+    """The world with what its GPUs hold, where a plan has one demand on them, whatever the rule."""
+    whole = world.whole
+    if world.sizes is not None or whole is None or not world.plan.placement.wants_gpu:
+        return world
+    demand = demand_of(world.plan).only
+    if demand is None or demand.layout != whole:
+        return world
+    return replace(
+        world, layout=whole, model=world.model or demand.model, device=demand.device,
+        sizes=partial(sizer.sized, demand), paces=partial(sizer.speeds, demand),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- one option
+
+
+def _option(repair: Repair, plan: ServingPlan, finding: Finding) -> Iterator[Fix]:
+    """Another spelling, other words, or none in place of an option.
+
+    Safe only where it is sure what was meant, and the engine refuses the other or reads the same.
+    """
+    site = plan.sites.get(repair.field)
+    edits = site.set(repair.value) if site is not None else Refusal("no site")
+    if isinstance(edits, Refusal):
+        return
+    flag = plan.flags[_place(repair.field)]
+    written = flag.written.value or ""
+    if flag.problem is None or "explicit" not in flag.problem:
+        written = written.split("=", 1)[0]
+    safe = repair.value and repair.certain and finding.severity != "warning"
+    applicability: Applicability = "safe" if safe else "unsafe"
+    if not repair.value:
+        delta: dict[str, Any] = {"remove_flag": written}
+        yield Fix(f"remove `{written}`", applicability, delta, tuple(edits))
+        return
+    delta = {"replace_flag": [written, repair.value]}
+    yield Fix(f"`{written}` → `{repair.value}`", applicability, delta, tuple(edits))
+
+
+def _added(repair: Repair, plan: ServingPlan) -> Iterator[Fix]:
+    site = plan.sites.get("option")
+    edits = site.set(repair.value) if site is not None else Refusal("no site")
+    if not isinstance(edits, Refusal):
+        delta = {"add_flag": repair.value}
+        yield Fix(f"add `{repair.value}`", "unsafe", delta, tuple(edits))
+
+
+def _move(repair: Repair, plan: ServingPlan) -> Iterator[Fix]:
+    """A setting written where it counts, and not where it stood."""
+    site = plan.sites.get(repair.field)
+    edits = site.set(repair.value) if site is not None else Refusal("no site")
+    if not isinstance(edits, Refusal):
+        said = ", ".join(f"{name.upper()} {value}" for name, value in repair.values)
+        yield Fix(f"{said}, where it is read", "unsafe", dict(repair.values), tuple(edits))
+
+
+def _place(field: str) -> int:
+    """Where the option of a site stands among those of its plan: "flag:3" is 3."""
+    return int(field.partition(":")[2])
+
+
+# ------------------------------------------------------------------------------- stated fields
+
+
+def _fields(world: World, delta: Mapping[str, Any]) -> Iterator[Fix]:
+    """Fields set to the values that the rule names."""
+    layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
+    if not layout:
+        if (edits := edits_of(world.plan, delta)) is not None:
+            said = ", ".join(_setting(name, value) for name, value in delta.items())
+            yield Fix(said, "unsafe", dict(delta), edits)
+        return
+    asked = Asked.of(world)
+    after = None if asked is None else replace(asked.layout, **layout)
+    if asked is None or after is None or not asked.accepts(after) or asked.holds(after) is False:
+        return
+    if (fix := layout_fix(asked, delta)) is not None:
+        yield replace(fix, estimate={**fix.estimate, **rates(asked, after)})
+
+
+def _setting(name: str, value: Any) -> str:
+    return f"{_bytes(value)} for /dev/shm" if name == "shm_bytes" else f"{name} {value}"
+
+
+def _bytes(value: int) -> str:
+    """GiB where it comes out even."""
+    return f"{value // 2**30} GiB" if value % 2**30 == 0 else f"{value:,} bytes"
+
+
+# -------------------------------------------------------------------------------- memory
+
+WORDS: Final = {
+    "max_model_len": "a context of", "kv_cache_dtype": "a KV cache in",
+    "quantization": "weights quantized while they are loaded, in",
+}  # fmt: skip
+
+
+def _memory(world: World, load: Mapping[str, Any]) -> Iterator[Fix]:
+    """A shorter context or smaller types; then more ranks for one copy of the model."""
+    for change in settings_that_fit(world, load):
+        edits = edits_of(world.plan, change)
+        if edits is not None:
+            said = ", ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
+            yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
+    asked = Asked.of(world)
+    for delta in layouts_that_fit(world, asked, load) if asked is not None else ():
+        assert asked is not None
+        fix = layout_fix(asked, delta)
+        if fix is not None:
+            layout = {name: value for name, value in delta.items() if name not in PLAIN}
+            after = replace(asked.layout, **layout)
+            more = {**sizes_after(world, after, {}), **rates(asked, after)}
+            yield replace(fix, estimate={**fix.estimate, **more})
+
+
+def _number(value: Any) -> str:
+    return f"{value:,} tokens" if isinstance(value, int) else str(value)

@@ -1,0 +1,236 @@
+"""Other layouts and other numbers of GPUs: what the engine takes and a GPU holds, best first.
+
+The same GPUs come first, then fewer, then more. Among those of one kind that hold the model the
+faster ones come first, by the model of speed and where such layouts were measured; what differs by
+less than that can tell, or was not measured, is ordered by how little changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from math import log2
+from typing import Any, Final, TypeAlias
+
+from shardlint.plan import KvGroup, Layout
+from shardlint.plugins import MOST_RANKS, Fix
+from shardlint.proposals.asked import Asked
+from shardlint.proposals.edits import edits_of
+from shardlint.record import record
+
+COMPARED: Final = 6
+"""Layouts of one kind whose memory and speed are looked at."""
+NOISE: Final = 0.97
+"""A share of the best rate that is as good: the model of speed is not that sharp."""
+
+Delta: TypeAlias = dict[str, Any]
+
+
+@record
+class Way:
+    """Another layout, with what changes for it."""
+
+    delta: Delta
+    layout: Layout
+
+    def size(self, before: Layout) -> tuple[int, float, int]:
+        """How much changes: fields of the layout, then how far the tensor parallel size goes."""
+        fields = sum(name in Layout.__dataclass_fields__ for name in self.delta)
+        return fields, abs(log2(self.layout.tp / before.tp)), -self.layout.tp
+
+
+def layouts(asked: Asked) -> Iterator[Fix]:
+    """Fixes for a layout that the engine refuses."""
+    found = list(_ways(asked, asked.layout.pp))
+    if not found:
+        lower = range(min(asked.layout.pp, MOST_RANKS) - 1, 0, -1)
+        found = [way for pp in lower for way in _ways(asked, pp)]
+    now = asked.there
+    same = _first(asked, [way for way in found if asked.size(way.layout) == now])
+    yield from same
+    if same and len(same[0].delta) == 1:
+        return  # nothing else has to change for it
+    yield from _first(asked, [way for way in found if asked.size(way.layout) < now])
+    more = [way for way in found if asked.size(way.layout) > now and asked.stated is not None]
+    least = min((asked.size(way.layout) for way in more), default=0)
+    yield from _first(asked, [way for way in more if asked.size(way.layout) == least])
+
+
+def _first(asked: Asked, ways: Iterable[Way]) -> list[Fix]:
+    """The best of these that can be written, if there is one."""
+    fixes = (layout_fix(asked, way.delta) for way in _best_first(asked, ways))
+    return list(islice((fix for fix in fixes if fix is not None), 1))
+
+
+def _ways(asked: Asked, pp: int) -> Iterator[Way]:
+    """With so many stages: every size that the engine takes, with fewer or more copies."""
+    layout, now = asked.layout, asked.there
+    for tp in _sizes(asked, pp):
+        each = replace(layout, tp=tp, pp=pp)
+        copies = [layout.dp]
+        one = asked.size(replace(each, dp=1))
+        alone = layout.one_group and asked.ranks(layout).gpus_per_pod is not None
+        if alone and one and now % one == 0 and now // one != layout.dp:
+            copies.append(now // one)
+        for dp in copies:
+            for after in _with_experts(asked, replace(each, dp=dp)):
+                count = asked.count(after)
+                if after != layout and count is not None and asked.accepts(after):
+                    yield Way(_changes(layout, after) | count, after)
+
+
+def _with_experts(asked: Asked, after: Layout) -> Iterator[Layout]:
+    """The layout, and the same with whole experts on each rank."""
+    yield after
+    model = asked.model
+    if model is not None and model.moe and after.ep is False:
+        yield replace(after, ep=True)
+
+
+def _sizes(asked: Asked, pp: int) -> Iterable[int]:
+    """Tensor parallel sizes to try; where the shape is not known, what divides the present one."""
+    layout = asked.layout
+    if not asked.knows_shape:
+        return [tp for tp in range(1, min(layout.tp, MOST_RANKS) + 1) if layout.tp % tp == 0]
+    wide = layout.tp * layout.pp // pp if pp < layout.pp else 2 * layout.tp
+    return range(1, min(max(wide, layout.tp), MOST_RANKS) + 1)
+
+
+def _changes(before: Layout, after: Layout) -> Delta:
+    names = ("tp", "pp", "dp", "ep", "attention_dp")
+    return {name: getattr(after, name) for name in names
+            if getattr(after, name) != getattr(before, name)}  # fmt: skip
+
+
+def _best_first(asked: Asked, ways: Iterable[Way]) -> list[Way]:
+    """Those that fit, or of which it is not known, in their order."""
+    layout = asked.layout
+    near = sorted(ways, key=lambda way: way.size(layout))
+    fit = list(islice((way for way in near if asked.holds(way.layout) is not False), COMPARED))
+    found = [asked.rate(way.layout) for way in fit]
+    known = [rate for rate in found if rate is not None]
+    if len(known) < len(fit) or not known:
+        return fit
+    best = max(known)
+    slower = {way.layout: rate < NOISE * best for way, rate in zip(fit, known, strict=True)}
+    return sorted(fit, key=lambda way: (slower[way.layout], way.size(layout)))
+
+
+# ------------------------------------------------------------------------------------- counts
+
+
+def counts(asked: Asked) -> Iterator[Fix]:
+    """For a layout that the engine takes, on GPUs or nodes that are not as many as it needs."""
+    seen: list[Delta] = []
+    for delta in _other_counts(asked):
+        fix = layout_fix(asked, delta) if delta and delta not in seen else None
+        seen.append(delta)
+        if fix is not None:
+            yield fix
+
+
+def _other_counts(asked: Asked) -> Iterator[Delta]:
+    """Fewer data-parallel ranks on the GPUs there are, then as many GPUs as are needed, then
+    another layout of those there are."""
+    layout, there = asked.layout, asked.devices or 0
+    ranks = asked.ranks(layout)
+    if ranks.gpus_per_pod is None:
+        return
+    copies = there // ranks.world_size
+    if layout.one_group and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
+        yield {"dp": copies}
+    yield asked.count(layout) or {}
+    if layout.one_group and there:
+        ways = [way for way in _on(asked, there) if asked.size(way.layout) == there]
+        yield from (way.delta for way in _best_first(asked, ways)[:1])
+
+
+def _on(asked: Asked, there: int) -> Iterator[Way]:
+    """Layouts of all GPUs there are: more of them for one copy, or more copies; fewer ranks for
+    one copy only where they are known to hold it."""
+    layout = asked.layout
+    one = layout.pp * layout.pcp
+    for tp in _sizes(asked, layout.pp):
+        dp, rest = divmod(there, tp * one)
+        after = replace(layout, tp=tp, dp=dp)
+        if rest or not dp or (dp > 1 and tp > layout.tp) or not asked.accepts(after):
+            continue
+        if tp < layout.tp and not asked.holds(after):
+            continue
+        yield Way(_changes(layout, after), after)
+
+
+# -------------------------------------------------------------------------------------- a fix
+
+
+def layout_fix(asked: Asked, delta: Mapping[str, Any]) -> Fix | None:
+    """The fix with its edits, or None if a Site refuses one of them."""
+    edits = edits_of(asked.plan, delta)
+    if edits is None:
+        return None
+    change = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
+    after = replace(asked.layout, **change)
+    estimate = {**_estimate(asked, after), **rates(asked, after)}
+    return Fix(_title(asked, delta, after), "unsafe", dict(delta), edits, estimate)
+
+
+def _title(asked: Asked, delta: Mapping[str, Any], after: Layout) -> str:
+    if set(delta) == {"gpus_per_pod"}:
+        return f"{asked.stated} → {delta['gpus_per_pod']} GPUs for the same layout"
+    if set(delta) == {"nodes"}:
+        return f"{delta['nodes']} {'pod' if delta['nodes'] == 1 else 'pods'} for the same layout"
+    title = f"{_written(asked.layout)} → {_written(after)}"
+    need = asked.ranks(after).gpus_per_pod
+    if need is None or after.nnodes > 1:
+        return title
+    if "gpus_per_pod" in delta:
+        return f"{title} on {need} GPUs instead of {asked.stated}"
+    if need > asked.gpus:
+        return f"{title} on {need} GPUs"
+    same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
+    return f"{title} on {same} GPUs"
+
+
+def _written(layout: Layout) -> str:
+    """The degrees above 1: "TP 4 × DP 2"."""
+    degrees = (("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp), ("DP", layout.dp))
+    found = [f"{name} {value}" for name, value in degrees if value > 1]
+    if layout.ep is True:
+        found.append("EP")
+    elif layout.ep > 1:
+        found.append(f"EP {layout.ep}")
+    return " × ".join(found) or "TP 1"
+
+
+def _estimate(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
+    """KV cache bytes of one token on one GPU, which the shape gives exactly."""
+    model, before = asked.model, asked.layout
+    if model is None or after.tp == before.tp or before.dcp > 1:
+        return {}
+    size = asked.engine.dtype_bytes(asked.plan, model)
+    full = [group for group in model.kv_groups if group.window is None]
+    if size is None or not full or any(not group.fits(before.tp) for group in model.kv_groups):
+        return {}  # nothing is stored by a layout that cannot share the heads out
+    return {
+        "kv_bytes_per_token_per_gpu": {
+            "before": _kv_bytes(full, before.tp, size),
+            "after": _kv_bytes(full, after.tp, size),
+        }
+    }
+
+
+def _kv_bytes(groups: Iterable[KvGroup], tp: int, size: int) -> int:
+    """Of the layers without a window: a full window takes no further bytes."""
+    return sum(group.bytes_per_token(tp) for group in groups) * size // 2
+
+
+def rates(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
+    """Tokens a second for each GPU where both layouts are of a kind that was measured."""
+    if not asked.accepts(asked.layout) or not asked.holds(asked.layout):
+        return {}  # it does not run now
+    found = [asked.rate(layout) for layout in (asked.layout, after)]
+    known = [round(rate) for rate in found if rate is not None]
+    if len(known) < len(found) or known[0] == known[1]:
+        return {}
+    return {"output_tok_s_per_gpu": {"before": known[0], "after": known[1]}}
