@@ -558,7 +558,7 @@ def test_fix_that_changes_another_fact_is_taken_back(
 
 
 def test_fix_of_a_value_that_two_plans_share_is_taken_back() -> None:
-    text = LINE + LINE.replace("tp 8", "tp 2")
+    text = LINE + LINE.replace("tp 8", "tp 2").replace("gpus 8", "gpus 2")
     outcome = apply_fixes(toy(text, also={"tp": "every line"}), True)
     assert text == outcome.project.sources["toy"].text
     assert ["it would also change tp of line 2"] * 2 == reasons(outcome)

@@ -59,7 +59,8 @@ def test_no_fix_asks_a_machine_for_more_than_it_has(selector: str) -> None:
     assert names(before)["weights-do-not-fit"] == "error"
     offered = [fix.delta for item in before.findings for fix in item.fixes]
     assert all(delta.get("gpus_per_pod", 1) == 1 for delta in offered)
-    assert apply_fixes(project, unsafe=True).project.sources["pod.yaml"].text == text
+    after = apply_fixes(project, unsafe=True).project.sources["pod.yaml"].text
+    assert after.replace(", --quantization=fp8", "") == text
 
 
 def test_memory_of_shares_is_not_judged() -> None:

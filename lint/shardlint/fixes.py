@@ -308,7 +308,9 @@ def stated(plan: ServingPlan) -> dict[str, tuple[Any, ...]]:
     parts = (plan.layout, plan.memory, plan.memory.budget, plan.fleet)
     facts: dict[str, Known[Any]] = {"model": plan.model, "served_name": plan.served_name}
     facts |= {"image": plan.image, "gpus_per_pod": plan.placement.gpus_per_pod}
-    facts |= {"shm_bytes": plan.placement.shm_bytes, "nodes": plan.placement.pods_per_group}
+    facts |= {"shm_bytes": plan.placement.shm_bytes}
+    pods = plan.placement.pods_per_group
+    facts |= {"nodes": pods if pods.how == "stated" else Known.unset()}
     for part in parts:
         known = ((item.name, getattr(part, item.name)) for item in fields(part))
         facts |= {name: fact for name, fact in known if isinstance(fact, Known)}

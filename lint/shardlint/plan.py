@@ -376,8 +376,9 @@ class Constraint:
 
     `sentence` says what is wrong where two numbers do not; it may use {left} and {right}. `places`
     are the facts to point at, best first ("layout.dcp", "options.enable_eplb"); without them, the
-    layout fields that could cure it. `remedy` is what to do instead, for people; `drop` the field
-    of an option without which it holds.
+    layout fields that could cure it. `remedy` is what to do instead, for people. `drop` is the
+    field of an option without which it holds, `add` the words of one with which it does, since
+    release `add_since`, and `sets` are values of fields with which it does.
     """
 
     rule: str
@@ -398,6 +399,9 @@ class Constraint:
     places: tuple[str, ...] = ()
     remedy: str | None = None
     drop: str | None = None
+    add: str | None = None
+    add_since: str | None = None
+    sets: tuple[tuple[str, Any], ...] = ()
 
     @property
     def holds(self) -> bool:

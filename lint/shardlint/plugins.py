@@ -414,12 +414,24 @@ class ConstraintRule(LayoutRule):
         )
 
     def repair(self, constraint: Constraint, world: World) -> Repair | None:
-        """Another layout; without the option where only that would do."""
+        """What the engine names, then another layout; without the option where only that would
+        do."""
+        found = list(self._repairs(constraint, world))
+        return replace(found[0], also=tuple(found[1:])) if found else None
+
+    def _repairs(self, constraint: Constraint, world: World) -> Iterator[Repair]:
+        spans = world.plan.versions.values
+        if constraint.add and all(span.within(constraint.add_since, None) for span in spans):
+            yield Repair("add", value=constraint.add)
+        if constraint.sets:
+            yield Repair("fields", values=constraint.sets)
         alone = constraint.cures and set(constraint.cures) <= {"ep", "dcp"}
         if (drop := constraint.drop or (constraint.cures[0] if alone else None)) is not None:
             index = world.option_of(drop)
-            return None if index is None else Repair("option", f"option:{index}")
-        return Repair("layout") if constraint.cures else None
+            if index is not None:
+                yield Repair("option", f"option:{index}")
+        elif constraint.cures:
+            yield Repair("layout")
 
     def text(self, constraint: Constraint, world: World) -> str:
         if constraint.sentence is not None:

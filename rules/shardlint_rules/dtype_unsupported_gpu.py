@@ -45,6 +45,7 @@ class DtypeUnsupportedGpu(ConstraintRule):
     id, name = "SL607", "dtype-unsupported-gpu"
     needs = ("model_facts", "placement.gpu")
     gate = True
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         """Without a card there is something to decide only where weights are quantized."""

@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shardlint.api import Engine, Found, Known, LayoutRule, ServingPlan, World
+from shardlint.api import Engine, Found, Known, LayoutRule, Repair, ServingPlan, World
 
 from shardlint_rules.gpu_count_short import product
 
@@ -54,6 +54,7 @@ class GpuCountSurplus(LayoutRule):
     severity = "warning"
     needs = ("placement.devices", "placement.pods_per_group")
     wants = ("placement.group_devices",)
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stated = plan.placement.gpus_per_pod
@@ -82,6 +83,7 @@ class GpuCountSurplus(LayoutRule):
             message=f"{used}; {idle} {'stays' if idle == 1 else 'stay'} idle",
             at=world.origin("placement.gpus_per_pod"),
             help=_help(world, devices),
+            repair=Repair("layout"),
         )
 
 
@@ -116,6 +118,7 @@ def _group(world: World, enough: int) -> Found:
         at=world.origin("placement.pods_per_group", "placement.gpus_per_pod"),
         severity="error" if never else None,
         help=f"{enough} {'pod' if enough == 1 else 'pods'} for a replica",
+        repair=Repair("layout"),
     )
 
 

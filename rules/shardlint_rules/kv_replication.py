@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Found, LayoutRule, ModelFacts, World, refuses
+from shardlint.api import Found, Layout, LayoutRule, ModelFacts, Repair, World, refuses
 
 
 class KvReplication(LayoutRule):
     id, name = "SL103", "kv-replication"
     severity = "warning"
     model = ("kv_heads",)
+    fix = "unsafe"
 
     def lacks(self, model: ModelFacts) -> str | None:
         return None if model.mla else super().lacks(model)
@@ -42,6 +43,7 @@ class KvReplication(LayoutRule):
         copies, degree = ranks.kv_copies, ranks.attention_tp
         if copies is None or copies < 2 or not _cut_evenly(world):
             return
+        other = _on_the_same(world, model.kv_heads)
         heads = f"{model.kv_heads} KV head{'' if model.kv_heads == 1 else 's'}"
         yield Found(
             message=(
@@ -50,7 +52,8 @@ class KvReplication(LayoutRule):
             ),
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
-            help=_help(world, model.kv_heads),
+            help=_help(other) if other is not None else None,
+            repair=Repair("fields", values=(("tp", other.tp), ("dp", other.dp))) if other else None,
         )
 
 
@@ -62,7 +65,7 @@ def _cut_evenly(world: World) -> bool:
     return not any(item.refuses and item.rule in CUT for item in world.all_constraints())
 
 
-def _help(world: World, heads: int) -> str | None:
+def _on_the_same(world: World, heads: int) -> Layout | None:
     """The same GPUs with as many ranks as KV heads, if the engine takes that layout."""
     layout = world.whole
     if layout is None or layout.dp > 1 or layout.nnodes > 1 or layout.tp % heads:
@@ -70,8 +73,10 @@ def _help(world: World, heads: int) -> str | None:
     if world.engine.flag_name("dp") is None:  # replicas are processes of their own
         return None
     other = replace(layout, tp=heads, dp=layout.tp // heads)
-    if refuses(world.engine, other, world.model) is not None:
-        return None
-    stages = f" × PP {layout.pp}" if layout.pp > 1 else ""
-    gpus = layout.tp * layout.pp * layout.pcp
-    return f"TP {heads}{stages} × DP {other.dp} on the same {gpus} GPUs stores it once"
+    return other if refuses(world.engine, other, world.model) is None else None
+
+
+def _help(other: Layout) -> str:
+    stages = f" × PP {other.pp}" if other.pp > 1 else ""
+    gpus = other.tp * other.pp * other.pcp * other.dp
+    return f"TP {other.tp}{stages} × DP {other.dp} on the same {gpus} GPUs stores it once"

@@ -147,6 +147,7 @@ def _crowded(world: World) -> Iterator[Found]:
         at=world.origin("memory.max_num_seqs", "layout.tp", "model"),
         severity="warning",
         help="more replicas, an FP8 KV cache, or more ranks for one copy of the model",
+        repair=_room(each, tokens),
     )
 
 
@@ -158,17 +159,27 @@ def _at_full_length(world: World, asked: int | None, copies: int | None) -> Iter
         return
     each = -(-asked // (copies * world.layout.dp * world.layout.attention_dp))
     most = max(_held(sized, longest) for sized in world.sized())
-    if most >= each:
-        return
+    limits = {item.made.settings.max_num_seqs for item in world.sized()}
+    running = min(each, *(limit or each for limit in limits))
+    if most >= running:
+        return  # the others wait by what the user states
     yield Found(
         message=(
-            f"of {each} requests at a time the KV cache{ranks_of(world)} holds about {int(most)},"
-            f" if all of them have the full {longest:,} tokens; the rest waits or is computed again"
+            f"of {running} requests at a time the KV cache{ranks_of(world)} holds about"
+            f" {int(most)}, if all of them have the full {longest:,} tokens; the rest waits or is"
+            " computed again"
         ),
         at=world.origin("memory.max_num_seqs", "memory.max_model_len", "layout.tp", "model"),
         severity="info",
         help="isl and osl in [workload] say how long requests are",
+        repair=_room(running, longest, int(most)),
     )
+
+
+def _room(requests: int, tokens: int, most: int = 0) -> Repair:
+    """A cache that holds all of them, or no more of them at a time than it holds."""
+    fewer = (Repair("fields", values=(("max_num_seqs", most),)),) if most else ()
+    return Repair("memory", values=(("requests", requests), ("tokens", tokens)), also=fewer)
 
 
 def _held(sized: Sized, tokens: int) -> float:

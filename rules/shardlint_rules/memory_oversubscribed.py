@@ -38,6 +38,20 @@ services:
           - {driver: nvidia, count: 1, capabilities: [gpu]}
 ```
 
+```yaml fails
+apiVersion: v1
+kind: Pod
+metadata: {name: pictures}
+spec:
+  nodeSelector: {cloud.google.com/gke-accelerator: nvidia-h100-80gb}
+  containers:
+  - name: lmdeploy
+    image: openmmlab/lmdeploy:v0.7.1
+    command: [lmdeploy, serve, api_server, Qwen/Qwen2.5-VL-7B-Instruct, --session-len, "32768"]
+    args: [--cache-max-entry-count, "0.99"]  # memory-oversubscribed
+    resources: {limits: {nvidia.com/gpu: 1}}
+```
+
 ```yaml passes
 services:
   chat:
@@ -65,7 +79,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, Note, Rule, ServingPlan, Sized, World, gib
+from shardlint.api import Engine, Found, Note, Repair, Rule, ServingPlan, Sized, World, gib
 
 AFTER_LOAD = "free_after_load"
 MOST = 1.0
@@ -79,6 +93,7 @@ class MemoryOversubscribed(Rule):
     id, name = "SL604", "memory-oversubscribed"
     anywhere = False
     severity = "warning"
+    fix = "unsafe"
     needs = ("memory.budget.share",)
     wants = ("demand",)
 
@@ -139,6 +154,7 @@ def _alone(world: World) -> Iterator[Found]:
         at=world.origin("memory.budget.share"),
         severity="error" if sure else "warning",
         help="a share of 0.9 to 0.95",
+        repair=Repair("fields", values=(("gpu_memory_utilization", 0.95),)),
     )
 
 
@@ -161,6 +177,7 @@ def _behind(world: World) -> Iterator[Found]:
         ),
         at=world.origin("memory.budget.share"),
         help="a share of 0.8",
+        repair=Repair("fields", values=(("gpu_memory_utilization", 0.8),)) if own > 0.8 else None,
     )
 
 

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Found, LayoutRule, ModelFacts, World
+from shardlint.api import Found, LayoutRule, ModelFacts, Repair, World
 
 
 class MlaKvDuplication(LayoutRule):
     id, name = "SL104", "mla-kv-duplication"
     severity = "warning"
     model = ("kv_lora_rank", "kv_heads")
+    fix = "unsafe"
 
     def lacks(self, model: ModelFacts) -> str | None:
         return None if model.mla or model.kv_heads else "kv_lora_rank"
@@ -48,7 +49,21 @@ class MlaKvDuplication(LayoutRule):
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
             help=_help(world, model, ranks.attention_tp),
+            repair=_repair(world, model, ranks.attention_tp),
         )
+
+
+def _repair(world: World, model: ModelFacts, degree: int) -> Repair | None:
+    """The options that the help names, where the engine has them."""
+    layout = world.whole
+    if layout is None or not layout.one_group or layout.dcp > 1 or layout.tp != degree:
+        return None
+    flag, releases = world.engine.flag_name, world.plan.versions
+    if flag("dcp", releases=releases) is None or flag("dp", releases=releases) is None:
+        return None
+    apart = (("tp", 1), ("dp", layout.dp * degree), ("ep", True))
+    also = (Repair("fields", values=apart),) if model.moe and layout.ep is False else ()
+    return Repair("fields", values=(("dcp", degree),), also=also)
 
 
 def _help(world: World, model: ModelFacts, degree: int) -> str:

@@ -35,9 +35,13 @@ from shardlint_rules.gpu_count_short import product, short_group
 PLACED = ("placement.group_devices", "layout.executor", "layout.dp_local", "layout.dp_rank")
 """What decides whether all ranks are to be placed in one group of pods."""
 
+USUAL_NODE = 8
+"""GPUs of a node whose size nobody states: no fix asks one pod for more."""
+
 
 class NodeGroupSizeMismatch(ConstraintRule):
     id, name = "SL305", "node-group-size-mismatch"
+    fix = "unsafe"
     message = "{left} {subject} do not divide over {right} nodes; {says}"
     wants = PLACED
 
@@ -60,7 +64,7 @@ class NodeGroupSizeMismatch(ConstraintRule):
 
     def found(self, constraint: Constraint, world: World) -> Found:
         told = constraint.remedy or _help(constraint)
-        return replace(super().found(constraint, world), repair=None, help=told)
+        return replace(super().found(constraint, world), help=told)
 
     def text(self, constraint: Constraint, world: World) -> str:
         text = super().text(constraint, world)
@@ -136,8 +140,18 @@ def _too_small(world: World, devices: int) -> Found:
         message=f"the engine has {ranks.gpus} ranks, and {group} has {gpus}",
         at=world.origin("layout.tp", "layout.pp", "layout.dp", "placement.gpus_per_pod"),
         help="as many GPUs as ranks in the pods of the group, or a smaller product",
+        repair=_larger_pods(world, ranks.gpus, pods.only or 1),
         related=(Note(pods.origin, group),) if pods.origin is not None else (),
     )
+
+
+def _larger_pods(world: World, ranks: int, pods: int) -> Repair | None:
+    """Pods with as many GPUs as there are ranks, where a node is not known to have fewer."""
+    each, rest = divmod(ranks, pods)
+    node = world.plan.placement.gpus_per_node.only
+    if rest or each > (node or USUAL_NODE):
+        return None
+    return Repair("fields", values=(("gpus_per_pod", each),))
 
 
 def _help(constraint: Constraint) -> str:

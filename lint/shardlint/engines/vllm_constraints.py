@@ -207,6 +207,9 @@ ENCODER_OPTIONS = ("mm_encoder_tp_mode", "language_model_only", "limit_mm_per_pr
                    "mm_encoder_only", "skip_mm_profiling")  # fmt: skip
 
 
+WHOLE_TOWER_SINCE = "0.10.2"
+
+
 def _vision(built: Shape, tp: int, options: Options) -> FOUND:
     """The tower is cut too, unless it is kept whole, falls back to that, or is left out."""
     whole = options.get("mm_encoder_tp_mode") == "data" and built.encoder_whole
@@ -223,6 +226,8 @@ def _vision(built: Shape, tp: int, options: Options) -> FOUND:
             sentence=_counted(width.subject) if width.counted else None,
             remedy="`--mm-encoder-tp-mode data`, which keeps the vision tower whole on every rank"
             if built.encoder_whole else None,
+            add="--mm-encoder-tp-mode data" if built.encoder_whole else None,
+            add_since=WHOLE_TOWER_SINCE,
         )  # fmt: skip
 
 

@@ -203,7 +203,7 @@ def _experts(layout: Layout, options: Options) -> FOUND:
         yield _refuse(
             CONFLICT, "expert load balancing needs expert parallelism, which is off",
             "enable_expert_parallel must be True to use EPLB", place, "0.10.0",
-            remedy="add `--enable-expert-parallel`",
+            remedy="add `--enable-expert-parallel`", sets=(("ep", True),),
         )  # fmt: skip
     elif layout.tp * layout.pcp * layout.dp == 1:
         yield _refuse(
@@ -362,7 +362,7 @@ def _dtype(model: ModelFacts, options: Options) -> FOUND:
         yield _refuse(
             CONFLICT, f"models of type {model.model_type} overflow in 16-bit floats",
             "does not support float16", "options.dtype", OLDEST_READ, facts=("model_type",),
-            remedy="`--dtype bfloat16`",
+            remedy="`--dtype bfloat16`", sets=(("dtype", "bfloat16"),),
         )  # fmt: skip
 
 
@@ -422,6 +422,7 @@ def _capability(model: ModelFacts, options: Options, device: Device) -> FOUND:
             rule=TYPES, subject="compute capability", left=80, right=has, test=at_most, cures=(),
             refusal="Bfloat16 is only supported on GPUs with compute capability of at least 8.0",
             consequence=DEATH, places=("options.dtype",), remedy="`--dtype half`",
+            sets=(("dtype", "half"),),
             sentence=f"{device.name} has compute capability {device.compute_capability}, and"
             " bfloat16 needs 8.0",
         )  # fmt: skip

@@ -19,7 +19,7 @@ from shardlint.plan import Layout, Offer, Refusal, ServingPlan
 from shardlint.plugins import Applicability, Finding, Fix, Repair, World
 from shardlint.proposals.asked import Asked
 from shardlint.proposals.edits import edits_of
-from shardlint.proposals.layouts import counts, layout_fix, layouts, rates
+from shardlint.proposals.layouts import layout_fix, other_counts, other_layouts, rates
 from shardlint.proposals.memory import layouts_that_fit, settings_that_fit, sizes_after
 
 MOST: Final = 4
@@ -65,7 +65,8 @@ def _of(repair: Repair, world: World, finding: Finding, sizer: Sizer) -> Iterato
     elif repair.kind == "memory":
         yield from _memory(_sized(world, sizer), dict(repair.values))
     elif repair.kind == "layout" and (asked := Asked.of(_sized(world, sizer))) is not None:
-        yield from counts(asked) if asked.accepts(asked.layout) else layouts(asked)
+        runs = asked.accepts(asked.layout)
+        yield from other_counts(asked) if runs else other_layouts(asked)
 
 
 def _sized(world: World, sizer: Sizer) -> World:

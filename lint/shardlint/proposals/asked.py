@@ -73,6 +73,15 @@ class Asked:
         placed = self.ranks(self.layout).gpus_per_pod is not None
         return self.gpus if placed else self.size(self.layout)
 
+    @property
+    def enough_pods(self) -> int | None:
+        """Pods that hold the layout, where a replica has more of them than that."""
+        pods, ranks = self.plan.placement.pods_per_group.only, self.ranks(self.layout)
+        if pods is None or self.layout.nnodes != pods or not self.devices:
+            return None
+        enough = -(-ranks.gpus // self.devices)
+        return enough if enough < pods else None
+
     def ranks(self, layout: Layout) -> Ranks:
         return self.engine.ranks(layout, self.model, None)
 
@@ -109,6 +118,7 @@ class Asked:
             return None
         uncounted = self.plan.placement.uncounted is not None
         if self.stated is None or uncounted or need == self.stated:
-            return {} if there is None or need <= there else None
+            most = there if there is not None else max(USUAL_NODE, self.size(self.layout))
+            return {} if need <= most else None
         most = self.node or max(USUAL_NODE, self.stated)
         return {"gpus_per_pod": need} if need <= most else None

@@ -40,17 +40,20 @@ class Way:
         return fields, abs(log2(self.layout.tp / before.tp)), -self.layout.tp
 
 
-def layouts(asked: Asked) -> Iterator[Fix]:
+def other_layouts(asked: Asked) -> Iterator[Fix]:
     """Fixes for a layout that the engine refuses."""
     found = list(_ways(asked, asked.layout.pp))
     if not found:
         lower = range(min(asked.layout.pp, MOST_RANKS) - 1, 0, -1)
         found = [way for pp in lower for way in _ways(asked, pp)]
     now = asked.there
-    same = _first(asked, [way for way in found if asked.size(way.layout) == now])
-    yield from same
-    if same and len(same[0].delta) == 1:
-        return  # nothing else has to change for it
+    same = [way for way in found if asked.size(way.layout) == now]
+    for kind in ([way for way in same if "ep" in way.delta],
+                 [way for way in same if "ep" not in way.delta]):  # fmt: skip
+        fixes = _first(asked, kind)
+        yield from fixes
+        if fixes and fixes[0].delta.keys() == {"tp"}:
+            return  # nothing else has to change for it
     yield from _first(asked, [way for way in found if asked.size(way.layout) < now])
     more = [way for way in found if asked.size(way.layout) > now and asked.stated is not None]
     least = min((asked.size(way.layout) for way in more), default=0)
@@ -66,7 +69,8 @@ def _first(asked: Asked, ways: Iterable[Way]) -> list[Fix]:
 def _ways(asked: Asked, pp: int) -> Iterator[Way]:
     """With so many stages: every size that the engine takes, with fewer or more copies."""
     layout, now = asked.layout, asked.there
-    for tp in _sizes(asked, pp):
+    wide = layout.tp * layout.pp // pp if pp < layout.pp else 2 * layout.tp
+    for tp in _sizes(asked, wide):
         each = replace(layout, tp=tp, pp=pp)
         copies = [layout.dp]
         one = asked.size(replace(each, dp=1))
@@ -83,18 +87,17 @@ def _ways(asked: Asked, pp: int) -> Iterator[Way]:
 def _with_experts(asked: Asked, after: Layout) -> Iterator[Layout]:
     """The layout, and the same with whole experts on each rank."""
     yield after
-    model = asked.model
-    if model is not None and model.moe and after.ep is False:
+    model, layout = asked.model, asked.layout
+    if model is not None and model.moe and after.ep is False and after == layout:
         yield replace(after, ep=True)
 
 
-def _sizes(asked: Asked, pp: int) -> Iterable[int]:
+def _sizes(asked: Asked, most: int) -> Iterable[int]:
     """Tensor parallel sizes to try; where the shape is not known, what divides the present one."""
     layout = asked.layout
     if not asked.knows_shape:
         return [tp for tp in range(1, min(layout.tp, MOST_RANKS) + 1) if layout.tp % tp == 0]
-    wide = layout.tp * layout.pp // pp if pp < layout.pp else 2 * layout.tp
-    return range(1, min(max(wide, layout.tp), MOST_RANKS) + 1)
+    return range(1, min(max(most, layout.tp), MOST_RANKS) + 1)
 
 
 def _changes(before: Layout, after: Layout) -> Delta:
@@ -120,7 +123,7 @@ def _best_first(asked: Asked, ways: Iterable[Way]) -> list[Way]:
 # ------------------------------------------------------------------------------------- counts
 
 
-def counts(asked: Asked) -> Iterator[Fix]:
+def other_counts(asked: Asked) -> Iterator[Fix]:
     """For a layout that the engine takes, on GPUs or nodes that are not as many as it needs."""
     seen: list[Delta] = []
     for delta in _other_counts(asked):
@@ -135,15 +138,22 @@ def _other_counts(asked: Asked) -> Iterator[Delta]:
     another layout of those there are."""
     layout, there = asked.layout, asked.devices or 0
     ranks = asked.ranks(layout)
-    if ranks.gpus_per_pod is None:
+    if ranks.gpus_per_pod is None or len(asked.plan.placement.devices.values) > 1:
+        return
+    if (pods := asked.enough_pods) is not None:
+        yield {"nodes": pods}
         return
     copies = there // ranks.world_size
-    if layout.one_group and 0 < copies < layout.dp and asked.accepts(replace(layout, dp=copies)):
-        yield {"dp": copies}
-    yield asked.count(layout) or {}
+    if asked.holds(layout) is not False:
+        fewer = replace(layout, dp=copies)
+        if layout.one_group and 0 < copies < layout.dp and asked.accepts(fewer):
+            yield {"dp": copies}
+        yield asked.count(layout) or {}
+        if layout.one_group and 0 < copies < layout.dp:
+            return
     if layout.one_group and there:
         ways = [way for way in _on(asked, there) if asked.size(way.layout) == there]
-        yield from (way.delta for way in _best_first(asked, ways)[:1])
+        yield from (way.delta for way in _best_first(asked, ways)[:2])
 
 
 def _on(asked: Asked, there: int) -> Iterator[Way]:
@@ -151,7 +161,7 @@ def _on(asked: Asked, there: int) -> Iterator[Way]:
     one copy only where they are known to hold it."""
     layout = asked.layout
     one = layout.pp * layout.pcp
-    for tp in _sizes(asked, layout.pp):
+    for tp in _sizes(asked, there):
         dp, rest = divmod(there, tp * one)
         after = replace(layout, tp=tp, dp=dp)
         if rest or not dp or (dp > 1 and tp > layout.tp) or not asked.accepts(after):

@@ -36,10 +36,15 @@ def settings_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[st
     if not _knows_fp8(world):
         return
     plain = all((item.made.settings.kv_cache_dtype or "auto") == "auto" for item in world.sized())
-    if plain and _holds(world.sized(kv_cache_dtype="fp8"), load):
-        yield {"kv_cache_dtype": "fp8"}
-    if _is_wide(world) and _holds(world.sized(quantization="fp8"), load):
-        yield {"quantization": "fp8"}
+    cache: dict[str, Any] = {"kv_cache_dtype": "fp8"}
+    weights: dict[str, Any] = {"quantization": "fp8"}
+    found = 0
+    for change, can in (
+        (cache, plain), (weights, _is_wide(world)), (cache | weights, plain and _is_wide(world)),
+    ):  # fmt: skip
+        if can and (found == 0 or len(change) == 1) and _holds(world.sized(None, **change), load):
+            found += 1
+            yield change
 
 
 def _holds(found: tuple[Sized, ...], load: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from shardlint.known import Known
 from shardlint.plan import Device, Fleet, Placement, Site
 from shardlint.platforms import kuberay
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.plans import Host
 from shardlint.readers.pods import Owner, host_of

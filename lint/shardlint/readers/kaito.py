@@ -12,8 +12,8 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Launch, Placement, Remark, ServingPlan, Site
 from shardlint.platforms import kaito
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import Problem, ReadContext, ReadResult
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.edits import RefusedSite
 from shardlint.readers.inner_yaml import inner_yaml
 from shardlint.readers.keyed import Keyed, KeySite

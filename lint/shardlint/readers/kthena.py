@@ -16,8 +16,8 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import kthena
-from shardlint.platforms.vllm_options import SIZES
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._vllm_options import SIZES
 from shardlint.readers.edits import FlagSite, RefusedSite
 from shardlint.readers.groups import Template, dropped, group_plans, key_of, number, product
 from shardlint.readers.keyed import FALSE, TRUE, KeySite

@@ -22,8 +22,8 @@ from shardlint.plan import (
     Site,
 )
 from shardlint.platforms import kubeai
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.edits import RefusedSite, TextSite, add_entry, one_word
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.objects import kind_of, read_objects

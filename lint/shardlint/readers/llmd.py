@@ -14,9 +14,9 @@ from typing import Any
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import llmd as chart
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._pod import UNITS, Pod, ShmSite
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.chart_files import chart_release
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import KeySite

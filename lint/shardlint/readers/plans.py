@@ -145,6 +145,11 @@ class Host:
     extend: Node | None = None
     """A container without arguments, whose arguments would stand behind what runs in it."""
 
+    @property
+    def keyed(self) -> bool:
+        """Options are keys of a map, or the object has none yet: `written` has all that can be."""
+        return "max_model_len" in self.written
+
 
 def plan_of(launch: Launch, host: Host, context: ReadContext) -> ServingPlan | None:
     """The plan of a process, None if no engine recognises it."""
@@ -454,14 +459,15 @@ def _sites(
     named = [name for name in EDITABLE if engine.flag_name(name) is not None]
     stated = {name: _flag_of(engine, reading, name) for name in named}
     new = {name for name in named if engine.flag_name(name, releases=takes) is not None}
-    new &= host.written.keys() or new
+    if host.keyed:
+        new &= host.written.keys()
     stated = {name: flag for name, flag in stated.items() if flag is not None or name in new}
     given = [flag for flag in stated.values() if flag is not None]
     if options is not None:
         given = [flag for flag in given if options.entry(flag.written) is None]
     slot = _slot(given, reading, argv, host, options)
     like = (slot.like.written.value or "") if slot and slot.like else ""
-    if slot is not None and not host.written:
+    if slot is not None and not host.keyed:
         sites["option"] = NewOptionSite(slot)
     for name, found in stated.items():
         spelling = engine.flag_name(name, like)

@@ -14,10 +14,10 @@ from typing import Any
 from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Releases, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as chart
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.chart_files import chart_release
 from shardlint.readers.edits import RefusedSite, SizeSite
 from shardlint.readers.keyed import Keyed, KeySite, key_sites

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from shardlint.known import Known, Text
 from shardlint.plan import Fleet, Refusal, Remark, ServingPlan, Site
 from shardlint.platforms import production_stack as stack
-from shardlint.platforms.vllm_options import OPTIONS
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _stack_router
 from shardlint.readers._pod import SHM, UNITS
+from shardlint.readers._vllm_options import OPTIONS
 from shardlint.readers.edits import PLAIN, SizeSite, add_entry
 from shardlint.readers.keyed import KeySite, PathSite
 from shardlint.readers.kubernetes import surge
