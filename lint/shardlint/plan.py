@@ -822,6 +822,8 @@ class ServingPlan:
     """Names of plans with other models whose tensor parallel size stands at the same place."""
     """Files of options that were read with it and are nothing but that."""
     open_ended: str | None = None
+    builds: bool = False
+    """It serves nothing: it cuts the model for a server, and needs none of the GPUs."""
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
     anchors: tuple[Span, ...] = ()
@@ -957,7 +959,8 @@ class Reading:
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
     whatever its options say. `variables` are the facts that a variable states, with its text.
-    `tied` are fields whose option says something else here, with the reason.
+    `tied` are fields whose option says something else here, with the reason. `builds`: the process
+    serves nothing, but cuts a model for one that will.
     """
 
     engine: str
@@ -977,3 +980,4 @@ class Reading:
     counted: tuple[str, ...] = ()
     variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    builds: bool = False

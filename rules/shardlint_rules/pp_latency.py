@@ -60,7 +60,8 @@ class PpLatency(Rule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stages = plan.effective.pp.only or 1
-        return engine.checked and stages > 1 and plan.placement.wants_gpu
+        runs = plan.placement.wants_gpu or plan.builds
+        return engine.checked and stages > 1 and runs
 
     def check(self, world: World) -> Iterator[Found]:
         layout = world.whole
