@@ -203,9 +203,10 @@ class TensorRTLLM(TabledEngine):
         options: Options = NO_OPTIONS,
         device: Device | None = None,
     ) -> Iterator[Constraint]:
-        built = tensorrt_llm_build.BUILDS in options.values
-        of = tensorrt_llm_build.constraints if built else _constraints
-        found = of(model, ranks, layout, options)
+        if tensorrt_llm_build.BUILDS in options.values:
+            found = tensorrt_llm_build.constraints(model, layout)
+        else:
+            found = _constraints(model, ranks, layout, options)
         return (item for item in found if options.reaches(item.since, item.until))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from shardlint.engines import launchers
 from shardlint.engines.stated_options import Stated, stated
@@ -23,8 +23,6 @@ from shardlint.plan import (
     LayoutFacts,
     Memory,
     ModelFacts,
-    Options,
-    Ranks,
     Reading,
     at_most,
     divides,
@@ -58,11 +56,11 @@ def read(engine: str, launch: Launch) -> Reading | None:
     found = stated(ROW, launch, launch.argv[after:])
     if not _of_tensorrt_llm(launch.argv[after - 1].value or "", found):
         return None
-    sizes = {name: _size(found, name) for name in SIZES}
+    sizes: dict[str, Known[Any]] = {name: _size(found, name) for name in SIZES}
     if all(size.is_unset for size in sizes.values()):
         return None
     if found.open_ended is not None:
-        more: Known[int] = Known.unknown(found.open_ended)
+        more: Known[Any] = Known.unknown(found.open_ended)
         sizes = {name: size.or_default(more) for name, size in sizes.items()}
     return Reading(
         engine=engine,
@@ -93,17 +91,15 @@ def _size(found: Stated, name: str) -> Known[int]:
     return Known.unset() if left else found.get(name)
 
 
-def constraints(
-    model: ModelFacts | None, ranks: Ranks, layout: Layout, options: Options
-) -> Iterator[Constraint]:
+def constraints(model: ModelFacts | None, layout: Layout) -> Iterator[Constraint]:
     """What the scripts and the layers of the TensorRT backend ask."""
     if model is None:
         return
     if model.attention_heads:
         yield Constraint(
             rule="tp-heads-indivisible", subject="attention heads", left=model.attention_heads,
-            right=layout.tp, test=divides, refusal="num_attention_heads must be divisible by tp_size",
-            consequence=DEATH, cures=("tp",), facts=("attention_heads",),
+            right=layout.tp, test=divides, consequence=DEATH, cures=("tp",),
+            refusal="num_attention_heads must be divisible by tp_size", facts=("attention_heads",),
         )  # fmt: skip
     if model.kv_heads and not model.mla:
         few = layout.tp > model.kv_heads
