@@ -354,6 +354,8 @@ class SharedMemory:
 
     `least` bytes must be free; the engine checks that from release `since` on and refuses with
     `refusal`. `ample` bytes hold everything that `processes` processes can write there.
+    `only_without_peers`: it is asked only where GPUs cannot reach each other's memory.
+    `consequence` is what happens, as a clause, where that is known.
     """
 
     processes: int
@@ -361,6 +363,8 @@ class SharedMemory:
     ample: int
     since: str | None = None
     refusal: str = ""
+    only_without_peers: bool = False
+    consequence: str = ""
 
 
 @record(kw_only=True)

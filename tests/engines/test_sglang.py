@@ -427,3 +427,35 @@ def test_a_server_of_diffusion_models_is_another_one(words: str) -> None:
 @pytest.mark.parametrize("image", ["openmmlab/lmdeploy:v0.9.2", "lmsysorg/sglang:v0.5.5"])
 def test_another_program_of_an_engine_is_no_server(image: str, command: str) -> None:
     assert 0 == check(f"docker run --gpus all {image} {command}\n").plans
+
+
+# -------------------------------------------------------------------------------------- stages
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "refused"),
+    [
+        ("--speculative-algorithm EAGLE", "0.5.2", True),
+        ("--speculative-algorithm EAGLE", "0.5.20", True),
+        ("--speculative-algorithm EAGLE", "0.5.23", True),
+        ("--speculative-algorithm EAGLE --disaggregation-mode prefill", "0.5.20", True),
+        ("--speculative-algorithm EAGLE --disaggregation-mode prefill", "0.5.23", False),
+        ("--speculative-algorithm EAGLE $MORE", "0.5.23", False),
+        ("--enable-mixed-chunk", "0.5.2", True),
+        ("--enable-mixed-chunk", "0.5.12", False),
+        ("", "0.5.2", False),
+    ],
+)
+def test_what_does_not_go_with_stages(options: str, release: str, refused: bool) -> None:
+    text = f"python3 -m sglang.launch_server --model-path m --tp 2 --pp-size 2 {options}"
+    found = check(text, engine_version={"sglang": release}).findings
+    assert refused == any(f.name == "flag-conflict" and f.severity == "error" for f in found)
+
+
+def test_a_variable_lets_stages_draft() -> None:
+    text = (
+        "SGLANG_ENABLE_PP_SPEC=1 python3 -m sglang.launch_server --model-path m --pp-size 2"
+        " --speculative-algorithm EAGLE"
+    )
+    found = check(text, engine_version={"sglang": "0.5.23"}).findings
+    assert "flag-conflict" not in [f.name for f in found]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from posixpath import basename
 from typing import Any, ClassVar, Final
 
-from shardlint.engines import config_files, inner_ranks, launchers, tensorrt_llm_build
+from shardlint.engines import collectives, config_files, inner_ranks, launchers, tensorrt_llm_build
 from shardlint.engines.tabled import TabledEngine, equal, number, shares
 from shardlint.engines.tensorrt_llm_memory import TensorRTLLMMemory
 from shardlint.footprint import MemoryRules
@@ -34,6 +34,7 @@ from shardlint.plan import (
     Refused,
     Releases,
     Remark,
+    SharedMemory,
     at_most,
     divides,
     divides_either,
@@ -84,6 +85,7 @@ class TensorRTLLM(TabledEngine):
         "gpu-count-short": _SIZES,
         "gpu-count-surplus": _SIZES,
         "gpu-count-unknown": (),
+        "shm-missing": _SIZES,
     }
 
     def __init__(self) -> None:
@@ -188,6 +190,9 @@ class TensorRTLLM(TabledEngine):
         wide = layout.tp * layout.pcp
         starts = range(0, min(ranks.world_size, wide * min(local, 1024)), wide)
         return max((first + wide - 1) // local - first // local + 1 for first in starts)
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        return collectives.through_files(ranks)
 
     def releases(self) -> tuple[str, ...]:
         return self.table.releases
