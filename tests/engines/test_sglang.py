@@ -459,3 +459,24 @@ def test_a_variable_lets_stages_draft() -> None:
     )
     found = check(text, engine_version={"sglang": "0.5.23"}).findings
     assert "flag-conflict" not in [f.name for f in found]
+
+
+# ---------------------------------------------------------------------------- successors of options
+
+
+@pytest.mark.parametrize(
+    ("option", "release", "written"),
+    [
+        ("--nsa-prefill x", "0.5.23", "`--dsa-prefill-backend` takes its place"),
+        ("--nsa-prefill x", "0.4.9", "other releases have `--dsa-prefill-backend` in its place"),
+        ("--nsa-prefill x", None, "other releases have `--dsa-prefill-backend` in its place"),
+        ("--disable-flashinfer", "0.5.23", "`--attention-backend triton` takes its place"),
+    ],
+)
+def test_a_successor_is_written_where_each_possible_release_has_it(
+    option: str, release: str | None, written: str
+) -> None:
+    text = f"python3 -m sglang.launch_server --model-path m {option}"
+    told = {"engine_version": {"sglang": release}} if release else {}
+    (found,) = (f for f in check(text, **told).findings if f.name == "flag-unknown")
+    assert written == found.help
