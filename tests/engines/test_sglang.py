@@ -480,3 +480,33 @@ def test_a_successor_is_written_where_each_possible_release_has_it(
     told = {"engine_version": {"sglang": release}} if release else {}
     (found,) = (f for f in check(text, **told).findings if f.name == "flag-unknown")
     assert written == found.help
+
+
+# ------------------------------------------------------------------------------------------ towers
+
+TOWER = {
+    "attention_heads": 48, "kv_heads": 8, "head_dim": 128, "num_layers": 4, "hidden_size": 6144,
+    "intermediate_size": 16384, "vocab_size": 92544, "dense_ffn": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "options", "release", "refused"),
+    [
+        ("internvl_chat", 25, "--tp 2", "0.4.8", True),
+        ("internvl_chat", 25, "--tp 1", "0.4.8", False),
+        ("internvl_chat", 25, "--tp 2", "0.4.7", False),  # whole on each rank
+        ("internvl_chat", 25, "--tp 2", "0.5.2", False),  # heads are added
+        ("qwen3_vl", 16, "--tp 24", "0.5.9", True),
+        ("qwen3_vl", 16, "--tp 8", "0.5.9", False),
+        ("qwen3_vl", 16, "--tp 24 --mm-enable-dp-encoder", "0.5.9", False),
+        ("own", 25, "--tp 2", "0.4.8", False),
+    ],
+)
+def test_heads_of_a_tower_are_cut_too(
+    kind: str, heads: int, options: str, release: str, refused: bool
+) -> None:
+    model = {**TOWER, "model_type": kind, "vision_heads": heads}
+    text = f"python3 -m sglang.launch_server --model-path a/m {options}"
+    found = check(text, models={"a/m": model}, engine_version={"sglang": release}).findings
+    assert refused == any("heads of the vision tower" in f.message for f in found)
