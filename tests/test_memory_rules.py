@@ -206,3 +206,29 @@ def test_parts_add_up_to_what_is_needed(release: str) -> None:
     numbers = [float(word.removeprefix("(")) for word in words.split() if word.startswith("(")]
     assert sum(numbers) == pytest.approx(made.needed / 2**30, abs=0.051)
     assert ("graphs" in words) is (release == "0.33.0")
+
+
+SGLANG_V3 = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8"
+VLLM_V3 = "vllm serve deepseek-ai/DeepSeek-V3 --tensor-parallel-size 8"
+
+
+@pytest.mark.parametrize(
+    ("command", "gpu", "found"),
+    [
+        # the weights are about the card: what certainly is too much is what the share leaves them
+        (f"{SGLANG_V3}", "H100-SXM-80GB", {"weights-do-not-fit": "error"}),
+        (
+            f"{VLLM_V3} --kv-cache-memory-bytes 1G",
+            "H100-SXM-80GB",
+            {"weights-do-not-fit": "warning"},
+        ),
+        # they fit the card, and are more than the share
+        (f"{SGLANG_V3} --mem-fraction-static 0.5", "H200-SXM-141GB", {"no-kv-space": "error"}),
+        (f"{VLLM_V3} --gpu-memory-utilization 0.5", "H200-SXM-141GB", {"no-kv-space": "error"}),
+        (f"{SGLANG_V3} --mem-fraction-static 0.57", "H200-SXM-141GB", {"no-kv-space": "warning"}),
+    ],
+)
+def test_weights_are_held_against_the_share(command: str, gpu: str, found: dict[str, str]) -> None:
+    result = check(command, gpu=gpu, gpus_per_node=8)
+    named = ("weights-do-not-fit", "no-kv-space")
+    assert found == {f.name: f.severity for f in result.findings if f.name in named}

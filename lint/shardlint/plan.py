@@ -354,6 +354,8 @@ class SharedMemory:
 
     `least` bytes must be free; the engine checks that from release `since` on and refuses with
     `refusal`. `ample` bytes hold everything that `processes` processes can write there.
+    `only_without_peers`: it is asked only where GPUs cannot reach each other's memory.
+    `consequence` is what happens, as a clause, where that is known.
     """
 
     processes: int
@@ -361,6 +363,8 @@ class SharedMemory:
     ample: int
     since: str | None = None
     refusal: str = ""
+    only_without_peers: bool = False
+    consequence: str = ""
 
 
 @record(kw_only=True)
@@ -826,6 +830,8 @@ class ServingPlan:
     """Names of plans with other models whose tensor parallel size stands at the same place."""
     """Files of options that were read with it and are nothing but that."""
     open_ended: str | None = None
+    builds: bool = False
+    """It serves nothing: it cuts the model for a server, and needs none of the GPUs."""
     sites: Mapping[str, Site] = field(default_factory=lambda: MappingProxyType({}))
     unknowns: tuple[Unknown, ...] = ()
     anchors: tuple[Span, ...] = ()
@@ -961,7 +967,8 @@ class Reading:
 
     `counted` are fields of the layout that the engine sets to the number of devices that it sees,
     whatever its options say. `variables` are the facts that a variable states, with its text.
-    `tied` are fields whose option says something else here, with the reason.
+    `tied` are fields whose option says something else here, with the reason. `builds`: the process
+    serves nothing, but cuts a model for one that will.
     """
 
     engine: str
@@ -981,3 +988,4 @@ class Reading:
     counted: tuple[str, ...] = ()
     variables: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
     tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    builds: bool = False

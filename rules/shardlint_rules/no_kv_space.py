@@ -15,8 +15,8 @@ SGLang takes its share (`--mem-fraction-static`) of what is free before the weig
 stops with "Loaded weights leave no GPU memory for the KV cache".
 
 An error where not one request of the full context fits (in an engine that starts without: not one
-token) even at the far end of the band that the class of models has by real logs; a warning where
-only the estimate says so.
+token) even at the far end of the band that the class of models has by real logs, or where the
+weights alone are more than the share; a warning where only the estimate says so.
 
 ```yaml fails
 apiVersion: v1
@@ -68,7 +68,8 @@ class NoKvSpace(MemoryRule):
             return _beyond(sized)
         most = sized.generous.kv + band.above
         least = 1 if made.beside.cuts_requests else made.need or 1
-        return 1 - made.kv, least - most if made.kv <= 0 else 0
+        beyond = max(least - most, _of_weights(sized))
+        return 1 - made.kv, beyond if made.kv <= 0 else 0
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = sized.made
@@ -91,6 +92,12 @@ def loads_not(sized: Sized) -> bool:
     """The weights alone are too much, which another rule says."""
     made = sized.made
     return made.at_load + made.beside.context > made.total
+
+
+def _of_weights(sized: Sized) -> int:
+    """What the weights alone are more than the share, whatever else takes of it."""
+    share = sized.generous.budget + sized.made.beside.doubtful
+    return int(sized.made.held * (1 - sized.band.weights)) - share
 
 
 def _beyond(sized: Sized) -> tuple[int, int]:

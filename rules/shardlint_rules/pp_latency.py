@@ -7,6 +7,9 @@ where TP 4 took 6.4 s (NVIDIA/TensorRT-LLM issue 1144; a maintainer: pipeline pa
 improve latency). Stages are for what one node does not hold, and for boards without NVLink, where
 they serve many requests at less traffic between the GPUs.
 
+Commands that build an engine ahead (`trtllm-build`, `convert_checkpoint.py`) are told, too: the
+layout of the server is decided there.
+
 An info where all stages stand in one node and the engine takes the same GPUs without stages, or one
 of them holds the model. A warning where the model fits without stages and `[workload]` says that
 fewer requests than stages run at a time (`concurrency`), or sets a goal for the time of a token
@@ -60,7 +63,8 @@ class PpLatency(Rule):
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         stages = plan.effective.pp.only or 1
-        return engine.checked and stages > 1 and plan.placement.wants_gpu
+        runs = plan.placement.wants_gpu or plan.builds
+        return engine.checked and stages > 1 and runs
 
     def check(self, world: World) -> Iterator[Found]:
         layout = world.whole

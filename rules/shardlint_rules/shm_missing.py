@@ -8,6 +8,8 @@ shared-memory allocation: 160 MiB required, 64 MiB free"). Older releases start,
 SIGBUS once more is written than there is room for, often with the first images; NCCL stops with
 "failed to extend /dev/shm/nccl-XXXX".
 
+TGI and TensorRT-LLM are told of what NCCL asks for, unless the GPUs are known to have NVLink.
+
 An error in a Kubernetes object whose image is a release that checks; else a warning. On a host,
 with `hostIPC` or `ipc: host`, and with a volume without a limit on /dev/shm nothing is missing.
 
@@ -73,12 +75,14 @@ from shardlint.api import (
 MIB, GIB = 2**20, 2**30
 USUAL = 16 * GIB
 """What maintained manifests give; it is taken only as it is written."""
+NO_PEERS = " unless their GPUs reach each other's memory"
 
 
 class ShmMissing(LayoutRule):
     id, name = "SL205", "shm-missing"
     severity = "warning"
     needs = ("placement.shm_bytes", "placement.pods_per_group")
+    wants = ("placement.link",)
     fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
@@ -92,11 +96,14 @@ class ShmMissing(LayoutRule):
         have = world.values["placement.shm_bytes"]
         if need is None or have >= need.least:
             return
+        if need.only_without_peers and world.values.get("placement.link") == "nvlink":
+            return
         enough = _enough(need, world.plan.placement)
         yield Found(
             message=(
                 f"{need.processes} processes share {_size(have)} of /dev/shm and ask for"
-                f" {_size(need.least)} at once; {_outcome(world, need)}"
+                f" {_size(need.least)} at once{NO_PEERS if need.only_without_peers else ''};"
+                f" {_outcome(world, need)}"
             ),
             at=world.origin(
                 "placement.shm_bytes", "layout.tp", "layout.pp", "placement.gpus_per_pod"
@@ -114,6 +121,8 @@ def _checked(world: World, need: SharedMemory) -> bool:
 
 
 def _outcome(world: World, need: SharedMemory) -> str:
+    if need.consequence:
+        return need.consequence
     label, releases = world.engine.label, world.plan.versions.values
     killed = "can be killed (SIGBUS) when it writes more"
     if _checked(world, need):
@@ -131,4 +140,4 @@ def _enough(need: SharedMemory, placement: Placement) -> int:
 
 
 def _size(count: int) -> str:
-    return f"{count // GIB} GiB" if count % GIB == 0 and count else f"{count / MIB:g} MiB"
+    return f"{count // GIB} GiB" if count % GIB == 0 and count else f"{count / MIB:.3g} MiB"

@@ -9,8 +9,8 @@ The weights are added up matrix by matrix in the scheme that each is stored in. 
 they have room for `--max-loras` adapters of rank `--max-lora-rank` beside each matrix. Before 0.16
 `--quantization fp8` on a checkpoint in 16 bits loads all of it first and quantizes afterwards
 (`layers/quantization/fp8.py`, `create_weights`), so that the card has to hold the 16 bits. An error
-only where they exceed the card by more than such sums were ever off from what engines print; else a
-warning.
+only where they exceed the card by more than such sums were ever off from what engines print, or by
+less and the share of it that the engine may use by more; else a warning.
 
 ```yaml fails
 apiVersion: v1
@@ -54,9 +54,13 @@ class WeightsDoNotFit(MemoryRule):
 
     def short(self, sized: Sized) -> tuple[int, int] | None:
         made = sized.made
-        held = made.at_load
-        least = int(held * (1 - sized.band.weights))
-        return held + made.beside.context - made.total, least - sized.generous.total
+        held, kept = made.at_load, 1 - sized.band.weights
+        missing = held + made.beside.context - made.total
+        beyond = int(held * kept) - sized.generous.total
+        if missing > 0 and made.settings.kv_bytes is None:
+            share = sized.generous.budget + made.beside.doubtful
+            beyond = max(beyond, int(made.held * kept) - share)
+        return missing, beyond
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = sized.made

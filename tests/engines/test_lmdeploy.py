@@ -132,7 +132,7 @@ def made(options: str, gpu: str = "H100-SXM-80GB") -> Any:
     built = project(f"{SERVE} {QWEN} {options}", gpu=gpu, gpus_per_node=8)
     demand = demand_of(built.plans[0]).only
     assert demand is not None
-    (sized,) = Sizer(ENGINE).sized(demand)
+    *_, sized = Sizer(ENGINE).sized(demand)  # TurboMind, whatever the release
     return sized.made
 
 
@@ -164,3 +164,78 @@ def test_two_servers_share_a_card_one_after_the_other() -> None:
     command = f"{SERVE} {QWEN} &\n{SERVE} Qwen/Qwen2.5-1.5B-Instruct --server-port 8001\n"
     told: dict[str, Any] = {"gpu": "H100-SXM-80GB", "gpus_per_node": 1}
     assert [] == findings(command, "memory-oversubscribed", **told)
+
+
+# ----------------------------------------------------------------------- scales and whole matrices
+
+AWQ = {
+    "attention_heads": 40, "kv_heads": 40, "head_dim": 128, "num_layers": 2, "hidden_size": 5120,
+    "intermediate_size": 13696, "vocab_size": 1024,
+    "quantization": {"method": "awq", "bits": 4, "group_size": 128},
+}  # fmt: skip
+GROUPS, BLOCKS = "quant-group-misaligned", "quant-block-misaligned"
+FP8 = "Qwen/Qwen3-30B-A3B-FP8"
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "found"),
+    [
+        ("--tp 2", "0.5.3", [(GROUPS, "error")]),
+        ("--tp 2 --backend turbomind", "0.4.2", [(GROUPS, "error")]),
+        ("--tp 1", "0.5.3", []),
+        ("--tp 2 --backend pytorch", "0.5.3", []),
+        ("--tp 2", "0.6.0", []),  # padded
+    ],
+)
+def test_groups_of_an_input_stay_on_one_rank_in_old_releases(
+    options: str, release: str, found: list[tuple[str, str]]
+) -> None:
+    told = {"models": {"my/awq": AWQ}, "engine_version": {"lmdeploy": release}}
+    assert found == findings(f"{SERVE} my/awq {options}", GROUPS, **told)
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "found"),
+    [
+        ("--tp 4 --backend pytorch", "0.7.0", [(BLOCKS, "error")]),
+        ("--tp 2 --backend pytorch", "0.7.0", []),
+        ("--tp 4 --ep 4 --backend pytorch", "0.10.0", []),
+        ("--tp 4 --backend pytorch", "0.11.1", []),  # ranks get whole blocks
+        ("--tp 4", "0.7.0", []),
+    ],
+)
+def test_blocks_of_experts_are_cut_like_their_rows(
+    options: str, release: str, found: list[tuple[str, str]]
+) -> None:
+    told = {"engine_version": {"lmdeploy": release}}
+    assert found == findings(f"{SERVE} {FP8} {options}", BLOCKS, **told)
+
+
+def test_a_release_before_those_that_were_read_may_have_other_options() -> None:
+    def of(release: str) -> list[tuple[str, str]]:
+        told = {"engine_version": {"lmdeploy": release}}
+        return findings(f"{SERVE} {QWEN} --tp 2 --no-such-thing 1", "flag-unknown", **told)
+
+    assert [("flag-unknown", "error")] == of("0.7.0")
+    assert [] == of("0.4.2")
+
+
+def test_the_vocabulary_is_whole_on_each_rank_of_the_older_pytorch_backend() -> None:
+    def weights(backend: str, release: str) -> int:
+        built = project(f"{SERVE} {QWEN} --tp 4 {backend}", gpu="H100-SXM-80GB", gpus_per_node=8,
+                        engine_version={"lmdeploy": release})  # fmt: skip
+        demand = demand_of(built.plans[0]).only
+        assert demand is not None
+        (sized,) = Sizer(ENGINE).sized(demand)
+        return int(sized.made.weights.bytes)
+
+    pytorch, turbomind = "--backend pytorch", "--backend turbomind"
+    cut = weights(turbomind, "0.10.2")
+    assert cut == weights("", "0.10.2") == weights(pytorch, "0.12.3")
+    assert 2 * 152064 * 3584 * 2 * 3 // 4 == weights(pytorch, "0.10.2") - cut
+
+
+def test_gpus_of_the_default_backend_are_those_that_it_would_take() -> None:
+    assert 8 == ENGINE.ranks(Layout(dp=2, tp=4), None, 8).gpus
+    assert 4 == ENGINE.ranks(Layout(dp=2, tp=4), None, 4).gpus
+    assert 8 == ENGINE.ranks(Layout(dp=2, tp=4), None, None).gpus

@@ -427,3 +427,86 @@ def test_a_server_of_diffusion_models_is_another_one(words: str) -> None:
 @pytest.mark.parametrize("image", ["openmmlab/lmdeploy:v0.9.2", "lmsysorg/sglang:v0.5.5"])
 def test_another_program_of_an_engine_is_no_server(image: str, command: str) -> None:
     assert 0 == check(f"docker run --gpus all {image} {command}\n").plans
+
+
+# -------------------------------------------------------------------------------------- stages
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "refused"),
+    [
+        ("--speculative-algorithm EAGLE", "0.5.2", True),
+        ("--speculative-algorithm EAGLE", "0.5.20", True),
+        ("--speculative-algorithm EAGLE", "0.5.23", True),
+        ("--speculative-algorithm EAGLE --disaggregation-mode prefill", "0.5.20", True),
+        ("--speculative-algorithm EAGLE --disaggregation-mode prefill", "0.5.23", False),
+        ("--speculative-algorithm EAGLE $MORE", "0.5.23", False),
+        ("--enable-mixed-chunk", "0.5.2", True),
+        ("--enable-mixed-chunk", "0.5.12", False),
+        ("", "0.5.2", False),
+    ],
+)
+def test_what_does_not_go_with_stages(options: str, release: str, refused: bool) -> None:
+    text = f"python3 -m sglang.launch_server --model-path m --tp 2 --pp-size 2 {options}"
+    found = check(text, engine_version={"sglang": release}).findings
+    assert refused == any(f.name == "flag-conflict" and f.severity == "error" for f in found)
+
+
+def test_a_variable_lets_stages_draft() -> None:
+    text = (
+        "SGLANG_ENABLE_PP_SPEC=1 python3 -m sglang.launch_server --model-path m --pp-size 2"
+        " --speculative-algorithm EAGLE"
+    )
+    found = check(text, engine_version={"sglang": "0.5.23"}).findings
+    assert "flag-conflict" not in [f.name for f in found]
+
+
+# ---------------------------------------------------------------------------- successors of options
+
+
+@pytest.mark.parametrize(
+    ("option", "release", "written"),
+    [
+        ("--nsa-prefill x", "0.5.23", "`--dsa-prefill-backend` takes its place"),
+        ("--nsa-prefill x", "0.4.9", "other releases have `--dsa-prefill-backend` in its place"),
+        ("--nsa-prefill x", None, "other releases have `--dsa-prefill-backend` in its place"),
+        ("--disable-flashinfer", "0.5.23", "`--attention-backend triton` takes its place"),
+    ],
+)
+def test_a_successor_is_written_where_each_possible_release_has_it(
+    option: str, release: str | None, written: str
+) -> None:
+    text = f"python3 -m sglang.launch_server --model-path m {option}"
+    told = {"engine_version": {"sglang": release}} if release else {}
+    (found,) = (f for f in check(text, **told).findings if f.name == "flag-unknown")
+    assert written == found.help
+
+
+# ------------------------------------------------------------------------------------------ towers
+
+TOWER = {
+    "attention_heads": 48, "kv_heads": 8, "head_dim": 128, "num_layers": 4, "hidden_size": 6144,
+    "intermediate_size": 16384, "vocab_size": 92544, "dense_ffn": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "options", "release", "refused"),
+    [
+        ("internvl_chat", 25, "--tp 2", "0.4.8", True),
+        ("internvl_chat", 25, "--tp 1", "0.4.8", False),
+        ("internvl_chat", 25, "--tp 2", "0.4.7", False),  # whole on each rank
+        ("internvl_chat", 25, "--tp 2", "0.5.2", False),  # heads are added
+        ("qwen3_vl", 16, "--tp 24", "0.5.9", True),
+        ("qwen3_vl", 16, "--tp 8", "0.5.9", False),
+        ("qwen3_vl", 16, "--tp 24 --mm-enable-dp-encoder", "0.5.9", False),
+        ("own", 25, "--tp 2", "0.4.8", False),
+    ],
+)
+def test_heads_of_a_tower_are_cut_too(
+    kind: str, heads: int, options: str, release: str, refused: bool
+) -> None:
+    model = {**TOWER, "model_type": kind, "vision_heads": heads}
+    text = f"python3 -m sglang.launch_server --model-path a/m {options}"
+    found = check(text, models={"a/m": model}, engine_version={"sglang": release}).findings
+    assert refused == any("heads of the vision tower" in f.message for f in found)

@@ -416,3 +416,15 @@ def test_tower_may_be_unknown() -> None:
     facts = ModelFacts(id="org/mine", vision_tower=None)
     record = packed(facts)
     assert ("unknown", None) == (record["vision_tower"], unpacked("org/mine", record).vision_tower)
+
+
+def test_a_table_that_is_silent_on_storage_leaves_it_to_the_name() -> None:
+    shape = {"num_layers": 2, "hidden_size": 64}
+    tables = {
+        "a/m-bf16": shape,
+        "a/m-AWQ": {**shape, "quantization": {"method": "gptq", "bits": 4}},
+        "a/m-FP8": {**shape, "base": "Qwen/Qwen3-8B"},
+    }
+    known = Catalogue(tables)
+    found = [known.assumed_quantization(name) for name in (*tables, "a/n-bf16")]
+    assert [{}, None, None, {}] == found

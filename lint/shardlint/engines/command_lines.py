@@ -322,11 +322,22 @@ def _judged(
     sure = item.certain and command.own and not command.plugins
     stated = releases.how != "defaulted" or (guessed and not command.floating)
     new = successor(table, name, command.words) if item.flag is not None else None
+    remedy = item.remedy or table.instead(name) or _beside(table, name, command.words)
+    if new is not None and not _everywhere(table.views(releases), new):
+        new, remedy = None, remedy or f"other releases have `{new}` in its place"
+    meant = item.candidates
+    if new is not None and (new in meant or item.problem == "ambiguous option"):
+        meant = (new,) if new in meant else ()
     return replace(
-        item, certain=sure and stated, known=known, replaced_by=new,
-        candidates=(new,) if new is not None and new in item.candidates else item.candidates,
-        remedy=item.remedy or table.instead(name) or _beside(table, name, command.words),
+        item, certain=sure and stated, known=known, replaced_by=new, remedy=remedy,
+        candidates=meant,
     )  # fmt: skip
+
+
+def _everywhere(views: Sequence[FlagView], new: str) -> bool:
+    """Whether each possible release has the option that a successor begins with."""
+    option = new.partition(" ")[0].partition(".")[0]
+    return bool(views) and all(view.named(option) is not None for view in views)
 
 
 def successor(table: FlagTable, name: str, words: Sequence[Text]) -> str | None:

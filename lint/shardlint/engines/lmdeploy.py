@@ -7,6 +7,9 @@ Without `--backend`, TurboMind runs the models that it knows and PyTorch all oth
 
 With data parallelism, TurboMind looks at the number of GPUs to decide what it means; the PyTorch
 backend never multiplies by it. What is not the same for all that may run is not judged.
+
+How scales are cut was read in 0.4.2, 0.5.3 and 0.6.0 (turbomind/deploy/target_model) and in 0.7.0,
+0.10.0 and 0.11.1 (pytorch/nn/moe).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, ClassVar, Final
 
 from shardlint.engines.lmdeploy_memory import LMDeployMemory
 from shardlint.engines.tabled import TabledEngine, shares
+from shardlint.engines.widths import in_full_precision, rest, scaled, whole_if_cut, with_scales
 from shardlint.footprint import MemoryRules
 from shardlint.known import Known
 from shardlint.plan import (
@@ -41,6 +45,7 @@ from shardlint.plan import (
 
 HEADS, KV_HEADS = "tp-heads-indivisible", "tp-kv-heads-indivisible"
 EXPERTS, CONFLICT = "experts-indivisible", "flag-conflict"
+GROUPS, BLOCKS = "quant-group-misaligned", "quant-block-misaligned"
 REFUSAL, DEATH = "refuses to start", "dies while it starts"
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
@@ -48,6 +53,11 @@ SOLVED_SINCE: Final = "0.16.0"
 """The first release that was read with parallel_config.py."""
 SHARE_CHECKED_SINCE: Final = "0.16.0"
 """turbomind.cc refuses a number of blocks in place of a share; older releases may take one."""
+GROUPS_PADDED_SINCE: Final = "0.6.0"
+"""deploy/target_model: the MLP is padded to whole groups on each rank; 0.4.2 and 0.5.3 assert."""
+BLOCKS_ALIGNED_SINCE: Final = "0.11.0"
+"""pytorch/nn/moe: ranks get whole blocks, more or fewer of them; 0.7.0 and 0.10.0 do not load."""
+AWQ: Final = ("awq", "auto_awq", "gptq", "auto_gptq")
 
 _SIZES = ("tp", "dp", "ep", "pcp", "nnodes", "executor")
 _SIXTEEN = ("float16", "bfloat16", "auto")
@@ -61,6 +71,8 @@ class LMDeploy(TabledEngine):
         KV_HEADS: _SIZES,
         "kv-replication": _SIZES,
         EXPERTS: _SIZES,
+        GROUPS: _SIZES,
+        BLOCKS: _SIZES,
         CONFLICT: _SIZES,
         "gpu-count-short": _SIZES,
         "gpu-count-surplus": _SIZES,
@@ -95,7 +107,7 @@ class LMDeploy(TabledEngine):
         attention = attention_of(layout, world)
         inside = layout.ep is not False and int(layout.ep) > 1
         ep = int(layout.ep) if inside else 1
-        wide = world or max(layout.tp, ep)
+        wide = world or _wide(layout, devices) or max(layout.tp, ep)
         return Ranks(
             gpus=wide,
             gpus_per_pod=None if world is None else -(-world // layout.nnodes),
@@ -201,6 +213,13 @@ def world_of(layout: Layout, devices: int | None) -> int | None:
     return None
 
 
+def _wide(layout: Layout, devices: int | None) -> int | None:
+    """GPUs of TurboMind, the default, where only the model decides between the backends."""
+    if layout.executor is not None and layout.executor != TURBOMIND:
+        return None
+    return solved(layout, None if devices is None else devices * layout.nnodes)
+
+
 def solved(layout: Layout, available: int | None) -> int | None:
     """parallel_config.py: the number of GPUs that TurboMind takes, None if there is no layout."""
     ep = _ep(layout)
@@ -249,6 +268,7 @@ def _constraints(
     attention = attention_of(layout, world)
     if model is not None and attention is not None:
         yield from _heads(model, attention)
+        yield from _scales(model, ranks, layout, attention)
     if model is not None and model.num_experts and _ep(layout) > 1:
         yield Constraint(
             rule=EXPERTS, subject="experts", left=model.num_experts, right=_ep(layout),
@@ -279,6 +299,33 @@ def _heads(model: ModelFacts, attention: int) -> Iterator[Constraint]:
             rule=KV_HEADS, subject="KV heads", left=model.kv_heads, right=attention,
             test=divides_either, refusal="", consequence=DEATH, cures=("tp",), facts=("kv_heads",),
         )  # fmt: skip
+
+
+def _scales(
+    model: ModelFacts, ranks: Ranks, layout: Layout, attention: int
+) -> Iterator[Constraint]:
+    """Older releases cut scales as evenly as the weights that they belong to."""
+    quantization = model.quantization or {}
+    block, group = quantization.get("weight_block_size"), quantization.get("group_size")
+    grouped = quantization.get("method") in AWQ and isinstance(group, int) and group > 0
+    for item in scaled(model):
+        if in_full_precision(model, item.part):
+            continue
+        if grouped and isinstance(group, int) and layout.executor != PYTORCH and not model.moe:
+            yield Constraint(
+                rule=GROUPS, subject=item.subject, left=item.size, right=attention * group,
+                test=whole_if_cut(attention), refusal="", consequence=DEATH, cures=("tp",),
+                facts=with_scales(item.facts), until=GROUPS_PADDED_SINCE,
+                sentence=rest(item, attention, group, f"quantization groups of {group}"),
+            )  # fmt: skip
+        if block and item.split == "experts" and layout.executor == PYTORCH:
+            parts, rows = ranks.moe_tp, block[0]
+            yield Constraint(
+                rule=BLOCKS, subject=item.subject, left=item.size, right=parts * rows,
+                test=whole_if_cut(parts), refusal="", consequence=DEATH, cures=("tp",),
+                facts=with_scales(item.facts), until=BLOCKS_ALIGNED_SINCE,
+                sentence=rest(item, parts, rows, f"quantization blocks of {rows}"),
+            )  # fmt: skip
 
 
 def _parallel(ranks: Ranks, layout: Layout, options: Options) -> Iterator[Constraint]:

@@ -3,18 +3,23 @@
 Facts: lmdeploy, section 4. The share (`--cache-max-entry-count`) is one of what weights leave free,
 for the KV cache alone: the peak of a batch and the vision tower have to do with the rest. That peak
 is built from the widest tensors of a batch; it was not checked against logs.
+
+Read in the wheels 0.7.0, 0.10.0, 0.11.1 and 0.12.3, pytorch/models: up to 0.11 each rank of the
+PyTorch backend holds the whole embedding (`nn.Embedding`) and the whole head (a linear layer
+without `is_tp`). TurboMind cuts both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from shardlint.engines.cuts import cut
 from shardlint.footprint import Beside, Cache, CacheGroup, Part, Settings, ShareOf
 from shardlint.matrices import Place, Weight
-from shardlint.plan import Device, KvGroup, Layout, ModelFacts, Ranks
+from shardlint.plan import Device, KvGroup, Layout, ModelFacts, Ranks, version
 
 MIB: Final = 1 << 20
 SHARE: Final = 0.8
@@ -24,6 +29,10 @@ TOKENS: Final = 8192
 CONTEXT_MIB, COLLECTIVES_RANK_MIB = 500, 150
 """As SGLang's, which start the same libraries."""
 SIXTEEN_BITS: Final = 2
+BACKEND: Final = "backend"
+"""The entry of `Settings.extra` with the backend that is asked for."""
+PYTORCH: Final = "pytorch"
+WHOLE_VOCABULARY_UNTIL: Final = "0.12.0"
 LEAST_BATCH: Final = 128
 """utils.py, get_max_batch_size: what no CUDA card is below."""
 BESIDE: Final = ("the peak of a batch is estimated from shapes, and has to fit beside the share",)
@@ -33,13 +42,15 @@ class LMDeployMemory:
     """The memory rules of every release, which are taken to be alike."""
 
     share_of: ShareOf = "free_after_load"
-    key: Hashable = "0.7.0"
-    cuts: Hashable = "0.7.0"
     adapted: frozenset[str] = frozenset()
     loads_whole = False
 
     def __init__(self, release: str) -> None:
         self.release = release
+        found, until = version(release), version(WHOLE_VOCABULARY_UNTIL)
+        self.whole_vocabulary = found is not None and until is not None and found < until
+        self.key: Hashable = self.whole_vocabulary
+        self.cuts: Hashable = self.whole_vocabulary
 
     def serves(self, model: ModelFacts) -> bool:
         return True
@@ -56,6 +67,7 @@ class LMDeployMemory:
             dtype=asked.dtype or model.torch_dtype,
             kv_cache_dtype=asked.kv_cache_dtype or "auto",
             compute_capability=device.compute_capability if device is not None else None,
+            extra=MappingProxyType({**asked.extra, BACKEND: layout.executor or ""}),
         )
 
     def everywhere(self, model: ModelFacts) -> frozenset[Place]:
@@ -69,7 +81,12 @@ class LMDeployMemory:
         if weight.part == "expert":
             part = cut(weight, ranks.moe_tp)
             return Part(part.outputs, part.inputs, -(-weight.count // ranks.ep))
-        return cut(weight, 1 if weight.part == "vision" else ranks.attention_tp)
+        whole = weight.part == "vision" or (
+            weight.split == "vocabulary"
+            and self.whole_vocabulary
+            and settings.extra.get(BACKEND) == PYTORCH
+        )
+        return cut(weight, 1 if whole else ranks.attention_tp)
 
     def cache(
         self,

@@ -78,8 +78,18 @@ MXFP4: Final = ("mxfp4", "gpt_oss_mxfp4")
 """The width of an expert is rounded up for the kernel."""
 EP_CHECKED_SINCE: Final = "0.4.8"
 BLOCKS_SINCE: Final = "0.4.1"
-OWN_INT4_SINCE: Final = "0.4.4.post3"
-"""quantization/awq.py, gptq.py: before, the layers were those of vLLM."""
+TOWERS: Final[dict[str, tuple[str, str | None]]] = {
+    "qwen2_vl": ("0.4.4", None),
+    "qwen2_5_vl": ("0.4.4", "0.5.1"),
+    "internvl_chat": ("0.4.7.post1", "0.4.9.post5"),
+    "qwen3_vl": ("0.5.3", None),
+    "qwen3_vl_moe": ("0.5.3", None),
+    "qwen3_5": ("0.5.9", None),
+    "qwen3_5_moe": ("0.5.9", None),
+}
+"""layers/attention/vision.py: types of models whose towers are cut by heads, and the releases that
+add no heads to those that do not divide."""
+WHOLE_TOWER: Final = "mm_enable_dp_encoder"
 
 
 def constraints(
@@ -92,6 +102,7 @@ def constraints(
     """Every constraint that the known facts allow to state, held or not."""
     if model is not None and options.get("device") != "cpu":  # there, heads are padded
         yield from _heads(model, ranks)
+        yield from _tower(model, ranks, options)
         yield from _widths(model, ranks, options)
         yield from _experts(model, ranks, options)
         yield from _scales(model, ranks, options, device)
@@ -129,6 +140,20 @@ def _heads(model: ModelFacts, ranks: Ranks) -> FOUND:
                 facts=("kv_heads",) if at == 0 else ("other_kv_heads",),
                 sentence=f"{{left}} KV heads can neither be split nor copied evenly over {over}",
             )  # fmt: skip
+
+
+def _tower(model: ModelFacts, ranks: Ranks, options: Options) -> FOUND:
+    """VisionAttention: its heads are cut over the ranks of an attention, too."""
+    since, until = TOWERS.get(model.model_type or "", ("", None))
+    if since and model.vision_heads and WHOLE_TOWER not in options.values:
+        yield Constraint(
+            rule=WIDTHS, subject="vision heads", left=model.vision_heads,
+            right=ranks.attention_tp, test=divides, refusal="is not divisible by",
+            consequence=DEATH, cures=("tp",), facts=("vision_heads",), since=since, until=until,
+            advisory=not options.sure(WHOLE_TOWER),
+            sentence=f"{{left}} heads of the vision tower do not divide over {_over(ranks)}",
+            remedy="`--mm-enable-dp-encoder` in releases that have it",
+        )  # fmt: skip
 
 
 def _over(ranks: Ranks) -> str:
@@ -271,7 +296,10 @@ def _block(
 
 
 def _groups(model: ModelFacts, ranks: Ranks, options: Options, group: int) -> FOUND:
-    """awq.py, gptq.py, marlin_utils.py: a group of inputs that share a scale stays on one rank."""
+    """awq.py, gptq.py, marlin_utils.py: a group of inputs that share a scale stays on one rank.
+
+    Up to 0.4.4.post2 the layers were those of vLLM, which asked the same (issue 3571).
+    """
     for item in scaled(model):
         if in_full_precision(model, item.part) or group < 1:
             continue
@@ -280,7 +308,7 @@ def _groups(model: ModelFacts, ranks: Ranks, options: Options, group: int) -> FO
             rule=GROUPS, subject=item.subject, left=item.size, right=parts * group,
             test=whole_if_cut(parts), consequence=DEATH, cures=("tp",),
             refusal="The input size is not aligned with the quantized weight shape",
-            refusal_since=OWN_INT4_SINCE, since=OWN_INT4_SINCE, facts=with_scales(item.facts),
+            facts=with_scales(item.facts),
             advisory=item.split == "experts" or _doubtful(item, ranks, options),
             sentence=rest(item, parts, group, f"quantization groups of {group}"),
         )  # fmt: skip

@@ -30,6 +30,11 @@ REFUSAL: Final = "refuses to start"
 OWN_DP: Final = "0.5.22"
 """parallel.py: --attn-dp-size, beside --dp-size."""
 CONTEXT_PARALLEL: Final = "0.5.9"
+STAGES_SINCE: Final = "0.4.6.post2"
+STAGED_DRAFTS: Final = "0.5.21"
+"""validation_hook.py: since then stages may draft, on prefill workers or where a variable asks."""
+MIXED_CHUNKS_UNTIL: Final = "0.5.11"
+PP_SPEC: Final = "SGLANG_ENABLE_PP_SPEC"
 ALLOWED: Final = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 RESHAPING: Final = ("json_model_override_args", "model_config_parser")
 """Options that may give the model another length."""
@@ -64,6 +69,7 @@ def of_layout(ranks: Ranks, layout: Layout, options: Options) -> FOUND:
     yield from _contexts(layout, options)
     if not options.values:
         return
+    yield from _stages(layout, options)
     yield from _expert_groups(layout, options)
     yield from _expert_options(ranks, options)
     yield from _batches(options)
@@ -126,6 +132,36 @@ def _contexts(layout: Layout, options: Options) -> FOUND:
         yield _refuse(
             CONFLICT, "decode context parallelism does not go with that of prompts",
             "--dcp-size > 1 does not support --enable-prefill-cp", ("layout.dcp",), "0.5.22",
+        )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------- stages
+
+
+def _stages(layout: Layout, options: Options) -> FOUND:
+    """check_server_args: what does not go with pipeline stages."""
+    drafts = options.get("speculative_algorithm")
+    if layout.pp == 1 or options.get("device") == "npu":
+        return
+    text = "Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
+    if isinstance(drafts, str) and drafts.lower() != "none":
+        place = ("options.speculative_algorithm", "layout.pp")
+        told = f"`--speculative-algorithm {drafts}` does not go with {layout.pp} pipeline stages"
+        yield _refuse(
+            CONFLICT, told, text, place, STAGES_SINCE, until=STAGED_DRAFTS,
+            remedy="stages or drafts, not both",
+        )  # fmt: skip
+        sure = options.sure("disaggregation_mode", PP_SPEC)
+        here = options.get("disaggregation_mode") != "prefill" and PP_SPEC not in options.values
+        if sure and here and drafts.upper() in ("EAGLE", "NEXTN"):
+            yield _refuse(
+                CONFLICT, f"{told} but on prefill workers", "only supported on prefill nodes",
+                place, STAGED_DRAFTS, remedy=f"stages or drafts, or `{PP_SPEC}=1`",
+            )  # fmt: skip
+    if options.get("enable_mixed_chunk") is True:
+        yield _refuse(
+            CONFLICT, f"`--enable-mixed-chunk` does not go with {layout.pp} pipeline stages", text,
+            ("options.enable_mixed_chunk", "layout.pp"), STAGES_SINCE, until=MIXED_CHUNKS_UNTIL,
         )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class TabledEngine(RecognisedEngine):
 
     def _refused(self, flags: Sequence[Flag], releases: Known[Releases]) -> Iterator[Refused]:
         """Options that no possible release has, where the options of releases were read."""
-        if not self.table.history:
+        if not self.table.history or self._before(releases):
             return
         for at, flag in enumerate(flags):
             name = self.table.spelling(_name(flag))
@@ -173,6 +173,12 @@ class TabledEngine(RecognisedEngine):
                 problem=self.table.data["unknown_option"], candidates=flag.candidates,
                 known=flag.flag is not None, certain=self._opened(releases),
             )  # fmt: skip
+
+    def _before(self, releases: Known[Releases]) -> bool:
+        """Whether a possible release is older than those whose options were read."""
+        oldest = version(self.table.releases[0])
+        firsts = [version(span.first) for span in releases.values]
+        return oldest is not None and any(first is None or first < oldest for first in firsts)
 
     def _opened(self, releases: Known[Releases]) -> bool:
         """Whether the options of every possible release were read."""

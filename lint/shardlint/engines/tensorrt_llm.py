@@ -4,7 +4,7 @@ Facts: tensorrt-llm, sections 1 to 6. Read in NVIDIA/TensorRT-LLM (2026 and one 
 mapping.py, llmapi/llm_args.py, commands/serve.py, _torch/modules/attention.py,
 _torch/auto_deploy/llm_args.py and transformations/library/sharding.py. What holds for a model was
 read of the PyTorch backend, the default from 1.0 on; engines that are built ahead have their layout
-from the build.
+from the build (`tensorrt_llm_build`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from posixpath import basename
 from typing import Any, ClassVar, Final
 
-from shardlint.engines import config_files, inner_ranks, launchers
+from shardlint.engines import collectives, config_files, inner_ranks, launchers, tensorrt_llm_build
 from shardlint.engines.tabled import TabledEngine, equal, number, shares
 from shardlint.engines.tensorrt_llm_memory import TensorRTLLMMemory
 from shardlint.footprint import MemoryRules
@@ -34,6 +34,7 @@ from shardlint.plan import (
     Refused,
     Releases,
     Remark,
+    SharedMemory,
     at_most,
     divides,
     divides_either,
@@ -84,6 +85,7 @@ class TensorRTLLM(TabledEngine):
         "gpu-count-short": _SIZES,
         "gpu-count-surplus": _SIZES,
         "gpu-count-unknown": (),
+        "shm-missing": _SIZES,
     }
 
     def __init__(self) -> None:
@@ -104,6 +106,8 @@ class TensorRTLLM(TabledEngine):
         return found
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
+        if (built := tensorrt_llm_build.read(self.name, launch)) is not None:
+            return built
         found = super().read(launch, releases)
         if found is None or _is_another_command(launch, len(found.command)):
             return None
@@ -187,6 +191,9 @@ class TensorRTLLM(TabledEngine):
         starts = range(0, min(ranks.world_size, wide * min(local, 1024)), wide)
         return max((first + wide - 1) // local - first // local + 1 for first in starts)
 
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        return collectives.through_files(ranks)
+
     def releases(self) -> tuple[str, ...]:
         return self.table.releases
 
@@ -201,7 +208,10 @@ class TensorRTLLM(TabledEngine):
         options: Options = NO_OPTIONS,
         device: Device | None = None,
     ) -> Iterator[Constraint]:
-        found = _constraints(model, ranks, layout, options)
+        if tensorrt_llm_build.BUILDS in options.values:
+            found = tensorrt_llm_build.constraints(model, layout)
+        else:
+            found = _constraints(model, ranks, layout, options)
         return (item for item in found if options.reaches(item.since, item.until))
 
 

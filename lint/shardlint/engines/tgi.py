@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from shardlint.engines import collectives
 from shardlint.engines.tabled import TabledEngine, number
+from shardlint.engines.tgi_memory import TGIMemory
+from shardlint.footprint import MemoryRules
 from shardlint.known import Known
 from shardlint.plan import (
     NO_OPTIONS,
@@ -27,6 +30,7 @@ from shardlint.plan import (
     Reading,
     Releases,
     Remark,
+    SharedMemory,
     at_most,
     divides,
 )
@@ -74,6 +78,7 @@ class TGI(TabledEngine):
         "gpu-count-short": ("tp",),
         "gpu-count-surplus": ("tp",),
         "gpu-count-unknown": (),
+        "shm-missing": ("tp",),
     }
 
     def __init__(self) -> None:
@@ -117,6 +122,15 @@ class TGI(TabledEngine):
             coupled=1,
             visible_devices=devices,
         )
+
+    def shared_memory(self, layout: Layout, ranks: Ranks) -> SharedMemory | None:
+        return collectives.through_files(ranks)
+
+    def releases(self) -> tuple[str, ...]:
+        return self.table.releases
+
+    def memory(self, release: str) -> MemoryRules | None:
+        return TGIMemory(OWN)
 
     def constraints(
         self,

@@ -53,6 +53,10 @@ def shape(facts: ModelFacts) -> tuple[Any, ...]:
     return tuple(getattr(facts, name) for name in SHAPE)
 
 
+TELLS_STORAGE: Final = frozenset(("quantization", "base", "config"))
+"""Keys of a user's table of which each says how the weights are stored."""
+
+
 class Catalogue:
     """Facts of known models. The file is read once, when the first reference is not an override.
 
@@ -85,11 +89,16 @@ class Catalogue:
         return self._known(id)
 
     def assumed_quantization(self, reference: str) -> Mapping[str, Any] | None:
-        """How the weights seem to be stored by the name of the checkpoint. A guess."""
+        """How the weights seem to be stored by the name of the checkpoint. A guess.
+
+        A table of the user's that says nothing of it, and names no base, leaves it to the name.
+        """
         id = hub_id(reference)
-        if reference in self._overrides or id in self._overrides or id in self._entries:
+        tables = [self._overrides[key] for key in (reference, id) if key in self._overrides]
+        said = any(TELLS_STORAGE & set(table) for table in tables if isinstance(table, Mapping))
+        if said or id in self._entries:
             return None
-        name = self._name(id)
+        name = None if tables else self._name(id)
         if name is None:
             from shardlint.models.names import quantization_of
 

@@ -129,8 +129,10 @@ SCHEMES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (r"gguf", {"method": "gguf"}),
     (r"int4|4[-_]?bits?", {"method": "unknown", **FOUR}),
     (r"int8|8[-_]?bits?", {"method": "unknown", **EIGHT}),
+    (r"bf16|fp16|f16|bfloat16|float16", {}),
 )
-"""Words of a name and the scheme that they mean; the first match decides."""
+"""Words of a name and the scheme that they mean; the first match decides. An empty one means
+weights of 16 bits, which some make of a base that is published with fewer."""
 
 
 def quantization_of(id: str) -> Mapping[str, Any] | None:

@@ -200,6 +200,8 @@ def _plan(
     env = _environment(launch, reading.command)
     narrowing = [name for name in VISIBLE if _narrows(env.get(name))]
     placement = _placement(host.placement, launch, env, narrowing)
+    if reading.builds:
+        placement = replace(placement, wants_gpu=False)
     given = host.effective
     counted: dict[str, Known[Any]] = {
         name: _seen(placement) for name in reading.counted if name not in given
@@ -237,6 +239,7 @@ def _plan(
         argv=launch.argv,
         joined=_joined(options, host),
         open_ended=reading.open_ended,
+        builds=reading.builds,
         sites=_sites(engine, reading, launch.argv, host, narrowing, versions, options),
         anchors=(*host.anchors, *_anchored(launch.origin, host)),
         suppressed=host.suppressed,

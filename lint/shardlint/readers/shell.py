@@ -31,8 +31,8 @@ NAMES = (".sh", ".bash", ".zsh", ".ksh")
 SHEBANG = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
 COMMAND = re.compile(
     r"^[ \t]*(?:[A-Za-z_]\w*=\S*[ \t]+)*(?:exec |nohup |sudo |uv run )*(?:\S*/)?"
-    r"(?:vllm serve|python[\d.]* -m |(?:docker|podman|nerdctl) run|trtllm-serve|sglang serve|"
-    r"lmdeploy serve|text-generation-launcher|llama-server|ollama serve)",
+    r"(?:vllm serve|python[\d.]* -m |(?:docker|podman|nerdctl) run|trtllm-(?:serve|build)|"
+    r"sglang serve|lmdeploy serve|text-generation-launcher|llama-server|ollama serve)",
     re.MULTILINE,
 )
 OTHER_TEXTS = (".py", ".md", ".rst", ".yaml", ".yml", ".json", ".toml", ".ipynb", ".html")

@@ -322,6 +322,8 @@ def _product(plan: ServingPlan, ranks: Ranks) -> str:
     layout = plan.effective.world().only
     assert layout is not None
     inside = f"TP {layout.tp} × PP {layout.pp}" + (f" × PCP {layout.pcp}" if layout.pcp > 1 else "")
+    if plan.builds:
+        return f"{inside} for {counted(ranks.gpus, 'GPU')} of a server"
     if not plan.placement.wants_gpu:
         return f"{inside} × DP {layout.dp} on CPUs" if layout.dp > 1 else f"{inside} on CPUs"
     gpus = counted(ranks.gpus, "GPU")
