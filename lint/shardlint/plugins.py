@@ -77,8 +77,8 @@ class Repair:
     tokens. "move": what stands at one place is written at another, which the site `field` knows;
     then the fields in `values` have these values.
     "router": what the router's reader offers for the word `field`.
-    `certain`: that is what was meant, so that the engine computes the same. `also`: what else would
-    clear it, in order.
+    `certain`: that is what was meant, so that the engine computes the same. `fits`: only where the
+    memory model says that a GPU holds its part then. `also`: what else would clear it, in order.
     """
 
     kind: Literal["layout", "flag", "option", "add", "fields", "memory", "move", "router"]
@@ -86,6 +86,7 @@ class Repair:
     value: str = ""
     values: tuple[tuple[str, int | float | str | bool], ...] = ()
     certain: bool = True
+    fits: bool = False
     also: tuple[Repair, ...] = ()
 
 

@@ -6,7 +6,7 @@ cache does not, and the memory bought for longer contexts holds copies. vLLM doe
 warning (`linear.py`: `num_kv_head_replicas`). Two copies are reported as info, four or more as a
 warning.
 
-```sh fails
+```sh fails --gpu A100-SXM-80GB:8
 vllm serve google/gemma-2b-it --tensor-parallel-size 8  # kv-replication
 ```
 
@@ -53,7 +53,7 @@ class KvReplication(LayoutRule):
             at=world.origin("layout.tp"),
             severity="info" if copies < 4 else "warning",
             help=_help(other) if other is not None else None,
-            repair=Repair("fields", values=(("tp", other.tp), ("dp", other.dp))) if other else None,
+            repair=_repair(other) if other is not None else None,
         )
 
 
@@ -74,6 +74,10 @@ def _on_the_same(world: World, heads: int) -> Layout | None:
         return None
     other = replace(layout, tp=heads, dp=layout.tp // heads)
     return other if refuses(world.engine, other, world.model) is None else None
+
+
+def _repair(other: Layout) -> Repair:
+    return Repair("fields", values=(("tp", other.tp), ("dp", other.dp)), fits=True)
 
 
 def _help(other: Layout) -> str:

@@ -62,7 +62,7 @@ def _repair(world: World, model: ModelFacts, degree: int) -> Repair | None:
     if flag("dcp", releases=releases) is None or flag("dp", releases=releases) is None:
         return None
     apart = (("tp", 1), ("dp", layout.dp * degree), ("ep", True))
-    also = (Repair("fields", values=apart),) if model.moe and layout.ep is False else ()
+    also = (Repair("fields", values=apart, fits=True),) if model.moe and layout.ep is False else ()
     return Repair("fields", values=(("dcp", degree),), also=also)
 
 

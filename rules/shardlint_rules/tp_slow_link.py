@@ -44,8 +44,9 @@ pipeline stages, which hand on one activation per step.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from shardlint.api import Engine, Found, LayoutRule, ServingPlan, World
+from shardlint.api import Engine, Found, LayoutRule, Repair, ServingPlan, World
 
 from shardlint_rules.tp_cross_node import sent, sent_bytes, spanned
 
@@ -57,6 +58,7 @@ SLOW = ("pcie", "none", "nvlink-bridge", "nvlink-c2c")
 class TpSlowLink(LayoutRule):
     id, name = "SL202", "tp-slow-link"
     severity = "info"
+    fix = "unsafe"
     needs = ("placement.link", "placement.link_domain")
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
@@ -75,7 +77,21 @@ class TpSlowLink(LayoutRule):
             at=world.origin("layout.tp"),
             severity="warning" if tp >= MANY else None,
             help="where the model fits, smaller groups and more replicas",
+            repair=_smaller(world, max(FEW, domain)),
         )
+
+
+def _smaller(world: World, most: int) -> Repair | None:
+    """The same GPUs in groups that are no wider than what is fast."""
+    layout = world.whole
+    if layout is None or not layout.one_group:
+        return None
+    sizes = [tp for tp in range(most, 0, -1) if layout.tp % tp == 0]
+    ways = [
+        Repair("fields", values=(("tp", tp), ("dp", layout.dp * layout.tp // tp)), fits=True)
+        for tp in sizes
+    ]
+    return replace(ways[0], also=tuple(ways[1:]))
 
 
 def _least(world: World) -> str:

@@ -569,6 +569,22 @@ class FlagTable(FlagView):
             self._views[key] = FlagView(self._data, *key)
         return self._views[key]
 
+    def option_for(self, field: str, like: str, releases: Known[Releases] | None) -> str | None:
+        """The option that sets a field in the style of `like`, None if no possible release has one.
+
+        A short spelling only where all of them have it.
+        """
+        if field not in self.by_field:
+            return None
+        spans = releases.values if releases is not None else ()
+        plain, name = self.by_field[field].name, self.spelling(field, like)
+        there, short = self.history(plain), self.history(name)
+        if there and spans and not any(s.meets(there.first_seen, there.first_gone) for s in spans):
+            return None
+        if short and not all(span.within(short.first_seen, short.first_gone) for span in spans):
+            return plain
+        return name
+
     def history(self, name: str) -> History | None:
         """When an option was accepted, by any of its spellings; None if it never was."""
         spelling = _name(name, dashes_only=self._data.dashes_only)

@@ -211,15 +211,7 @@ class SGLang(RecognisedEngine):
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
         field = {"gpu_memory_utilization": "share"}.get(field, field)
-        if field not in self.table.by_field:
-            return None
-        name = self.table.spelling(field, like)
-        history = self.table.history(name)
-        values = releases.values if releases is not None else ()
-        if history is not None and values:
-            has = [item.meets(history.first_seen, history.first_gone) for item in values]
-            return name if any(has) else None
-        return name
+        return self.table.option_for(field, like, releases)
 
     def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
         """Before attention DP had an option of its own, a switch made it of --dp-size."""

@@ -263,15 +263,7 @@ class VLLM:
     def flag_name(
         self, field: str, like: str = "", releases: Known[Releases] | None = None
     ) -> str | None:
-        if field not in self.table.by_field:
-            return None
-        name = self.table.spelling(field, like)
-        history = self.table.history(self.table.spelling(field))
-        values = releases.values if releases is not None else ()
-        if history is not None and values:
-            has = [item.meets(history.first_seen, history.first_gone) for item in values]
-            return name if any(has) else None
-        return name
+        return self.table.option_for(field, like, releases)
 
     def arguments(self, layout: Layout, release: str) -> tuple[str, ...] | None:
         """Attention DP is data parallelism here."""

@@ -61,7 +61,7 @@ def _of(repair: Repair, world: World, finding: Finding, sizer: Sizer) -> Iterato
     elif repair.kind == "move":
         yield from _move(repair, world.plan)
     elif repair.kind == "fields":
-        yield from _fields(_sized(world, sizer), dict(repair.values))
+        yield from _fields(_sized(world, sizer), dict(repair.values), repair.fits)
     elif repair.kind == "memory":
         yield from _memory(_sized(world, sizer), dict(repair.values))
     elif repair.kind == "layout" and (asked := Asked.of(_sized(world, sizer))) is not None:
@@ -134,7 +134,7 @@ def _place(field: str) -> int:
 # ------------------------------------------------------------------------------- stated fields
 
 
-def _fields(world: World, delta: Mapping[str, Any]) -> Iterator[Fix]:
+def _fields(world: World, delta: Mapping[str, Any], fits: bool) -> Iterator[Fix]:
     """Fields set to the values that the rule names."""
     layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
     if not layout:
@@ -144,7 +144,10 @@ def _fields(world: World, delta: Mapping[str, Any]) -> Iterator[Fix]:
         return
     asked = Asked.of(world)
     after = None if asked is None else replace(asked.layout, **layout)
-    if asked is None or after is None or not asked.accepts(after) or asked.holds(after) is False:
+    if asked is None or after is None or not asked.accepts(after):
+        return
+    holds = asked.holds(after)
+    if holds is False or (fits and not holds):
         return
     if (fix := layout_fix(asked, delta)) is not None:
         yield replace(fix, estimate={**fix.estimate, **rates(asked, after)})
@@ -163,7 +166,7 @@ def _bytes(value: int) -> str:
 
 WORDS: Final = {
     "max_model_len": "a context of", "kv_cache_dtype": "a KV cache in",
-    "quantization": "weights quantized while they are loaded, in",
+    "quantization": "weights quantized as they are loaded, in",
 }  # fmt: skip
 
 
@@ -172,7 +175,7 @@ def _memory(world: World, load: Mapping[str, Any]) -> Iterator[Fix]:
     for change in settings_that_fit(world, load):
         edits = edits_of(world.plan, change)
         if edits is not None:
-            said = ", ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
+            said = " and ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
             yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
     asked = Asked.of(world)
     for delta in layouts_that_fit(world, asked, load) if asked is not None else ():

@@ -54,10 +54,12 @@ def other_layouts(asked: Asked) -> Iterator[Fix]:
         yield from fixes
         if fixes and fixes[0].delta.keys() == {"tp"}:
             return  # nothing else has to change for it
-    yield from _first(asked, [way for way in found if asked.size(way.layout) < now])
-    more = [way for way in found if asked.size(way.layout) > now and asked.stated is not None]
-    least = min((asked.size(way.layout) for way in more), default=0)
-    yield from _first(asked, [way for way in more if asked.size(way.layout) == least])
+    other = [way for way in found if asked.holds(way.layout) is not False]
+    sizes = {asked.size(way.layout) for way in other}
+    fewer = max((size for size in sizes if size < now), default=0)
+    more = min((size for size in sizes if size > now and asked.stated is not None), default=0)
+    for size in (fewer, more):
+        yield from _first(asked, [way for way in other if asked.size(way.layout) == size])
 
 
 def _first(asked: Asked, ways: Iterable[Way]) -> list[Fix]:
@@ -107,7 +109,7 @@ def _changes(before: Layout, after: Layout) -> Delta:
 
 
 def _best_first(asked: Asked, ways: Iterable[Way]) -> list[Way]:
-    """Those that fit, or of which it is not known, in their order."""
+    """Those that fit, or of which that is not known; of measured kinds the fastest alone."""
     layout = asked.layout
     near = sorted(ways, key=lambda way: way.size(layout))
     fit = list(islice((way for way in near if asked.holds(way.layout) is not False), COMPARED))
@@ -115,9 +117,7 @@ def _best_first(asked: Asked, ways: Iterable[Way]) -> list[Way]:
     known = [rate for rate in found if rate is not None]
     if len(known) < len(fit) or not known:
         return fit
-    best = max(known)
-    slower = {way.layout: rate < NOISE * best for way, rate in zip(fit, known, strict=True)}
-    return sorted(fit, key=lambda way: (slower[way.layout], way.size(layout)))
+    return [way for way, rate in zip(fit, known, strict=True) if rate >= NOISE * max(known)]
 
 
 # ------------------------------------------------------------------------------------- counts
@@ -204,7 +204,8 @@ def _title(asked: Asked, delta: Mapping[str, Any], after: Layout) -> str:
 
 def _written(layout: Layout) -> str:
     """The degrees above 1: "TP 4 × DP 2"."""
-    degrees = (("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp), ("DP", layout.dp))
+    degrees = (("TP", layout.tp), ("PP", layout.pp), ("PCP", layout.pcp), ("DP", layout.dp),
+               ("DCP", layout.dcp), ("attention DP", layout.attention_dp))  # fmt: skip
     found = [f"{name} {value}" for name, value in degrees if value > 1]
     if layout.ep is True:
         found.append("EP")

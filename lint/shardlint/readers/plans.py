@@ -473,7 +473,7 @@ def _sites(
     if slot is not None and not host.keyed:
         sites["option"] = NewOptionSite(slot)
     for name, found in stated.items():
-        spelling = engine.flag_name(name, like)
+        spelling = engine.flag_name(name, like, takes) or engine.flag_name(name, like)
         assert spelling is not None
         bare = host.extend if found is None and slot is None else None
         whole = None if found is None else _option_site(found, argv, places, host)

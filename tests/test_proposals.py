@@ -1,0 +1,218 @@
+"""What is proposed for a finding: same GPUs first, what fits, the faster, the smaller change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from harness import check, setup
+from shardlint.cli import main
+from shardlint.fixes import apply_fixes
+from shardlint.plugins import Fix
+from shardlint.project import Project
+
+NAME = "script.sh"
+H100, L40S, A100 = "H100-SXM-80GB", "L40S", "A100-SXM-80GB"
+
+
+def run(options: str, gpus: int = 8, release: str = "0.33.0") -> str:
+    return f"docker run --ipc=host --gpus {gpus} vllm/vllm-openai:v{release} {options}\n"
+
+
+def fixes_of(text: str, rule: str, name: str = NAME, **told: Any) -> list[Fix]:
+    result = check(text, name, **told)
+    (finding,) = (item for item in result.findings if item.name == rule)
+    return list(finding.fixes)
+
+
+def deltas(text: str, rule: str, **told: Any) -> list[dict[str, Any]]:
+    return [dict(fix.delta) for fix in fixes_of(text, rule, **told)]
+
+
+def after(text: str, rule: str, **told: Any) -> str:
+    """The text after the first fix of a rule alone."""
+    project = Project.of_texts(setup(select=(rule,), **told), {NAME: text})
+    outcome = apply_fixes(project, unsafe=True)
+    assert [finding.name for finding, _ in outcome.applied] == [rule]
+    return outcome.project.sources[NAME].text
+
+
+SEVEN = "Qwen/Qwen2.5-7B-Instruct -tp 8 --max-model-len 8192"
+
+
+def test_faster_layouts_come_first_where_they_were_measured() -> None:
+    """28 heads go into 4, 2 and 1 ranks: the largest is the smallest change."""
+    unknown = deltas(run(SEVEN), "tp-heads-indivisible")
+    assert unknown == [{"tp": 4, "dp": 2}, {"tp": 4, "gpus_per_pod": 4}]
+    measured = deltas(run(SEVEN), "tp-heads-indivisible", gpu=H100)
+    assert measured == [{"tp": 2, "dp": 4}, {"tp": 4, "gpus_per_pod": 4}]
+    assert deltas(run(SEVEN), "tp-heads-indivisible", gpu=L40S) == unknown  # PCIe: weak
+
+
+def test_layouts_that_do_not_fit_are_not_proposed() -> None:
+    """70B in 16 bits on 80 GB: two ranks at least; data-parallel copies of one rank do not fit."""
+    text = run("meta-llama/Llama-3.1-70B-Instruct -tp 3 --max-model-len 8192", gpus=3)
+    held = deltas(text, "tp-heads-indivisible", gpu=H100)
+    assert held == [{"tp": 2, "gpus_per_pod": 2}, {"tp": 4, "gpus_per_pod": 4}]
+    unknown = deltas(text, "tp-heads-indivisible")
+    assert unknown[0] == {"tp": 1, "dp": 3}
+    small = deltas(text, "tp-heads-indivisible", gpu="A100-SXM-40GB")
+    assert small == [{"tp": 4, "gpus_per_pod": 4}]
+
+
+def test_sizes_of_a_model_that_is_not_known_whole_are_those_that_divide_the_present_one() -> None:
+    blocks = {"method": "fp8", "weight_block_size": [128, 128]}
+    models = {"org/m": {"moe_intermediate_size": 640, "num_experts": 512, "quantization": blocks}}
+    text = run("org/m -tp 8", release="0.28.0")
+    found = deltas(text, "quant-block-misaligned", models=models)
+    assert found[0] == {"ep": True}
+    assert all(delta.get("tp", 1) in (1, 2, 4) for delta in found)
+
+
+def test_whole_experts_are_written_as_a_switch_and_read_back() -> None:
+    text = run("Qwen/Qwen3-235B-A22B-FP8 -tp 8 --max-model-len 8192", release="0.11.2")
+    first, second = fixes_of(text, "quant-block-misaligned", gpu=H100)
+    assert first.title == "TP 8 → TP 8 × EP on the same 8 GPUs"
+    assert dict(second.delta) == {"tp": 4, "gpus_per_pod": 4}
+    written = after(text, "quant-block-misaligned", gpu=H100)
+    assert written == text.replace("-tp 8", "-tp 8 --enable-expert-parallel")
+
+
+def test_a_layout_that_fits_nowhere_gets_all_the_gpus_there_are() -> None:
+    """Neither one GPU nor copies on each of four, where one does not hold the model."""
+    text = run("Qwen/Qwen3-14B --max-model-len 8192", gpus=4)
+    assert deltas(text, "gpu-count-surplus", gpu="RTX-4090") == [{"tp": 4}]
+    roomy = deltas(text, "gpu-count-surplus", gpu=H100)
+    assert roomy == [{"gpus_per_pod": 1}, {"tp": 4}]  # a batch of four reads the weights once
+
+
+def test_idle_pods_of_a_replica_are_left_out() -> None:
+    text = """\
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: d}
+spec:
+  services:
+    Worker:
+      componentType: worker
+      replicas: 1
+      multinode: {nodeCount: 4}
+      resources: {limits: {gpu: "8"}}
+      extraPodSpec:
+        mainContainer:
+          image: nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:0.9.0
+          command: [python3, -m, dynamo.trtllm]
+          args: [--model-path, Qwen/Qwen3-32B, --tensor-parallel-size, "8"]
+"""
+    (fix,) = fixes_of(text, "gpu-count-surplus", "d.yaml")
+    assert (dict(fix.delta), fix.title) == ({"nodes": 1}, "1 pod for the same layout")
+
+
+def test_stages_on_a_ray_cluster_become_ranks_of_a_group() -> None:
+    text = (
+        "vllm serve meta-llama/Llama-3.2-90B-Vision-Instruct -pp 4"
+        " --distributed-executor-backend ray\n"
+    )
+    told = {"gpus_per_node": 2, "nodes": 2, "engine_version": {"vllm": "0.6.2"}}
+    found = deltas(text, "pp-unsupported", gpu=A100, **told)
+    assert found[0] == {"tp": 4, "pp": 1}
+    assert not [delta for delta in found if "dp" in delta]
+
+
+def test_sizes_of_old_releases_are_edited_where_they_stand_alone() -> None:
+    text = run("openai-community/gpt2-xl -tp 2", gpus=2, release="0.4.1")
+    assert deltas(text, "tp-heads-indivisible") == [{"tp": 1, "gpus_per_pod": 1}]
+
+
+# ------------------------------------------------------------------------------------ memory
+
+
+def test_weights_are_quantized_where_the_card_computes_in_fp8() -> None:
+    text = run("meta-llama/Llama-3.1-70B-Instruct -tp 2", gpus=2)
+    first, *_ = fixes_of(text, "kv-too-small", gpu=H100)
+    assert dict(first.delta) == {"quantization": "fp8"}
+    before, later = (first.estimate["weights_bytes"][name] for name in ("before", "after"))
+    assert before / 2 < later < 0.55 * before  # the embedding and the head stay as they are
+    written = after(text, "kv-too-small", gpu=H100)
+    assert written == text.replace("-tp 2", "-tp 2 -q fp8")
+    older = deltas(text, "kv-too-small", gpu=A100)
+    assert not any("quantization" in delta for delta in older)
+
+
+def test_weights_that_are_quantized_already_stay_as_they_are() -> None:
+    text = run("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8", gpus=1)
+    found = [delta for rule in ("kv-too-small", "no-kv-space", "weights-do-not-fit")
+             for item in check(text, gpu=H100).findings if item.name == rule
+             for delta in (fix.delta for fix in item.fixes)]  # fmt: skip
+    assert found
+    assert not any("quantization" in delta for delta in found)
+
+
+def test_copies_give_their_gpus_to_one_of_them() -> None:
+    text = run("Qwen/Qwen3-14B -dp 4 --max-model-len 8192", gpus=4)
+    found = deltas(text, "weights-do-not-fit", gpu="RTX-4090")
+    assert {"tp": 2, "dp": 2} in found
+
+
+def test_a_load_that_finds_no_room_is_cut_or_given_room() -> None:
+    text = "vllm serve google/gemma-3-12b-it --max-model-len 2048\n"
+    told: dict[str, Any] = {"gpu": "RTX-5090", "engine_version": {"vllm": "0.9.1"}}
+    assert {"quantization": "fp8"} in deltas(
+        text, "kv-too-small", workload={"concurrency": 12}, **told
+    )
+    found = deltas(text, "kv-too-small", workload={"concurrency": 64}, **told)
+    (limit,) = (delta["max_num_seqs"] for delta in found if "max_num_seqs" in delta)
+    limited = text.replace("2048", f"2048 --max-num-seqs {limit}")
+    again = check(limited, workload={"concurrency": 64}, **told)
+    assert "kv-too-small" not in {item.name for item in again.findings}
+
+
+def test_a_type_that_the_card_lacks_becomes_one_that_it_has() -> None:
+    text = run("Qwen/Qwen2.5-3B-Instruct --dtype bfloat16", gpus=1, release="0.11.2")
+    assert after(text, "dtype-unsupported-gpu", gpu="T4") == text.replace("bfloat16", "half")
+
+
+# ------------------------------------------------------------------------------------ advice
+
+
+def test_a_latent_cache_is_spread_or_each_rank_keeps_its_own_requests() -> None:
+    text = run("deepseek-ai/DeepSeek-R1 -tp 8 --max-model-len 8192")
+    found = deltas(text, "mla-kv-duplication", gpu="H200-SXM-141GB")
+    assert found == [{"dcp": 8}, {"tp": 1, "dp": 8, "ep": True}]
+    spread = after(text, "mla-kv-duplication", gpu="H200-SXM-141GB")
+    assert spread == text.replace("-tp 8", "-tp 8 -dcp 8")
+    assert deltas(text, "mla-kv-duplication", gpu=H100)[1:] == []  # one GPU does not hold it
+
+
+def test_advice_is_written_only_where_it_is_known_to_fit() -> None:
+    text = run("google/gemma-2b-it -tp 8")
+    assert deltas(text, "kv-replication") == []
+    assert deltas(text, "kv-replication", gpu=A100) == [{"tp": 1, "dp": 8}]
+
+
+@pytest.mark.parametrize(("model", "expected"), [
+    ("Qwen/Qwen3-32B", [{"tp": 2, "dp": 4}]),
+    ("Qwen/Qwen2.5-72B-Instruct", []),
+])  # fmt: skip
+def test_groups_without_nvlink_get_smaller_where_they_can(
+    model: str, expected: list[dict[str, int]]
+) -> None:
+    text = run(f"{model} -tp 8 --max-model-len 8192")
+    assert deltas(text, "tp-slow-link", gpu=L40S) == expected
+
+
+# ----------------------------------------------------------------------------- what is shown
+
+
+def test_fixes_of_routers_are_shown_without_any_other(tmp_path: Any) -> None:
+    conf = tmp_path / "nginx.conf"
+    conf.write_text(
+        "events {}\nhttp {\n  upstream vllm {\n    server vllm-0:8000;\n    server vllm-1:8000;\n"
+        "  }\n  server { location /v1/chat/completions { proxy_pass http://vllm; } }\n}\n"
+    )
+    done = CliRunner().invoke(main, ["check", "--format", "json", str(conf)])
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["name"] == "routing-blind"
+    assert finding["fixes"]
