@@ -678,8 +678,10 @@ def recommend(manifest: str | None, **given: Any) -> None:
             _json(recommendation.record(found, shown))
             return
         with _output(None, sys.stdout) as out:
-            if shown is not None:
+            if shown is not None and change is not None:
                 out.write(shown)
+                if (more := change.unwritten(found.found[0])) is not None:
+                    click.echo(f"not in the change: {more}", err=True)
             else:
                 recommendation.write(found, out)
 

@@ -82,11 +82,20 @@ class PlannedChange:
         edits: list[Edit] = []
         for name, value in delta.items():
             site = self.plan.sites.get(name)
+            if site is None and name == "replicas":
+                continue  # `unwritten` tells it
             made = site.set(str(value)) if site is not None else Refusal("no place for it is known")
             if isinstance(made, Refusal):
                 raise EstimateError(f"{name} {value} cannot be written: {made.reason}")
             edits.extend(made)
         return delta, tuple(edits)
+
+    def unwritten(self, item: Candidate) -> str | None:
+        """What the files have no place for: how often they are to be started."""
+        count = item.fleet.replicas
+        if self.plan.sites.get("replicas") is not None or _now(self.plan, "replicas") == count:
+            return None
+        return f"{count} replicas: {self.plan.file} is one of them, start it as often"
 
     def diff(self, item: Candidate, per_node: int) -> str:
         """The change as a unified diff, after it was read again. Raises EstimateError."""
@@ -101,6 +110,8 @@ class PlannedChange:
             except EditConflict as error:
                 raise EstimateError(str(error)) from None
         again = next((plan for plan in after.plans if plan.id == self.plan.id), None)
+        if self.unwritten(item) is not None:
+            delta = {name: value for name, value in delta.items() if name != "replicas"}
         for name, value in delta.items():
             if again is None or _now(again, name) != value:
                 raise EstimateError(f"{name} {value} does not read back from what was written")

@@ -81,6 +81,14 @@ def test_an_option_of_a_real_manifest_is_set_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", corpus())
+def test_replicas_of_a_real_manifest_are_set_alone(name: str) -> None:
+    text = text_of(name)
+    for index, each in enumerate(project(text, name).plans):
+        if each.fleet.max_replicas.is_unset:
+            check_site(text, name, index, "replicas", 3)
+
+
+@pytest.mark.parametrize("name", corpus())
 def test_shared_memory_of_a_real_manifest_is_changed_alone(name: str) -> None:
     text = text_of(name)
     for index, each in enumerate(project(text, name).plans):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Fleet, Launch, Placement, ServingPlan, Site
+from shardlint.plan import Fleet, Launch, Placement, Refusal, ServingPlan, Site
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.docker import (
     SHM,
@@ -21,7 +22,7 @@ from shardlint.readers.docker import (
     size,
     variable,
 )
-from shardlint.readers.edits import EntrySite, RefusedSite, SizeSite, TextSite
+from shardlint.readers.edits import EntrySite, MadeSite, SizeSite, TextSite, remove_items
 from shardlint.readers.holes import Holes, concat, options_of
 from shardlint.readers.named_files import bound, on_host, scripts_in, written
 from shardlint.readers.plans import (
@@ -38,7 +39,7 @@ from shardlint.readers.plans import (
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
-from shardlint.source import Mapped, Origin, Source, Span
+from shardlint.source import Edit, Mapped, Origin, Source, Span
 
 _SERVICES = re.compile(r"services[\"']?[ \t]*:")
 
@@ -358,11 +359,19 @@ def _requested(gpus: Sequence[Node], holes: Holes) -> tuple[Known[Any], Mapping[
         return Known.unknown("several requests for GPUs", gpus[0].origin), {}
     for device in gpus:
         if (ids := device.get("device_ids")) is not None:
-            return _ids(ids, holes), {"gpus_per_pod": RefusedSite("device_ids names the GPUs")}
+            return _ids(ids, holes), {"gpus_per_pod": MadeSite(partial(_fewer, ids))}
         if (count := device.get("count")) is not None:
             return _counted(count, holes)
         return Known.of("all", device.origin), {}
     return Known.unset(), {}
+
+
+def _fewer(ids: Node, value: str) -> list[Edit] | Refusal:
+    """The first of the devices that are named; which others there are is not known."""
+    count, several = int(value), any(item.items or "," in item.value for item in ids.items)
+    if not ids.items or several or not 0 < count < len(ids.items):
+        return Refusal("device_ids names the GPUs")
+    return remove_items(ids, ids.items[count:])
 
 
 def _counted(node: Node, holes: Holes) -> tuple[Known[Any], Mapping[str, Site]]:

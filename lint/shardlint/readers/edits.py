@@ -157,7 +157,7 @@ class OptionSite:
             return self._cut()
         if len(items) < len(found) or any(node is not items[0][0] for node, _ in items):
             return Refusal("the option and its value stand in different places")
-        return _remove_items(items[0][0], [item for _, item in items])
+        return remove_items(items[0][0], [item for _, item in items])
 
     def _item(self, word: Text) -> tuple[Node, Node] | None:
         """The list and the item that is this word."""
@@ -193,7 +193,7 @@ def _inside(text: Text, word: Text) -> bool:
     return text.origin.file == word.origin.file and word.origin.span.covers(text.origin.span)
 
 
-def _remove_items(node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
+def remove_items(node: Node, items: Sequence[Node]) -> list[Edit] | Refusal:
     """Take items out of a list, with their lines or their commas."""
     if any(item.source.name != items[0].source.name for item in node.items):
         return Refusal("the list is put together from several files")
@@ -542,7 +542,7 @@ def remove_item(owner: Node, key: str, item: Node) -> list[Edit] | Refusal:
     if _scattered(owner) or _scattered(pair[1]):
         return Refusal(f"{key} is put together from several files")
     if len(pair[1].items) > 1:
-        return _remove_items(pair[1], [item])
+        return remove_items(pair[1], [item])
     text, line = owner.source.text, _lead(owner, pair[0])
     end = _last_line(pair[1])
     if owner.flow or line[1].strip(" ") or end is None or len(owner.pairs) < 2:

@@ -18,7 +18,7 @@ from shardlint.known import Known, Text, combine
 from shardlint.plan import Fleet, Refusal, Refused, Remark, ServingPlan, Site, by_release
 from shardlint.platforms import kserve
 from shardlint.plugins import Absorbed, ReadContext, ReadResult
-from shardlint.readers.edits import remove_item
+from shardlint.readers.edits import MadeSite, remove_item
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.merged import joined, merged, with_entry, without
 from shardlint.readers.objects import Object, elsewhere, kind_of, read_objects, siblings
@@ -231,8 +231,26 @@ class _Service:
             kind="InferenceService",
             path=self.path,
             platform=kserve.NAME,
-            **{"fleet": self.fleet(self.predictor), **more},
+            **{"fleet": self.fleet(self.predictor), "sites": self._count_site(), **more},
         )
+
+    def _count_site(self) -> Mapping[str, Site]:
+        """KServe refuses more replicas than `maxReplicas`, which goes up with them."""
+        predictor = self.predictor
+        assert predictor is not None
+
+        def made(value: str) -> list[Edit] | Refusal:
+            least = KeySite(predictor, "minReplicas").set(value)
+            most = predictor.get("maxReplicas")
+            if isinstance(least, Refusal) or most is None:
+                return least
+            known = integer(most).only
+            if known is None:
+                return Refusal("maxReplicas is not known")
+            more = KeySite(predictor, "maxReplicas").set(value) if int(value) > known else []
+            return more if isinstance(more, Refusal) else [*least, *more]
+
+        return {"replicas": MadeSite(made)}
 
     def fleet(self, predictor: Node) -> Fleet:
         """`minReplicas`, else what the autoscaler is told in an annotation."""

@@ -354,7 +354,7 @@ class _Workload:
             mounted=self._mounted(),
             remarks=ignored,
             refused=refused,
-            sites=MappingProxyType(self._device_sites()),
+            sites=MappingProxyType({**self._count_site(), **self._device_sites()}),
             words=tuple(self._places(arguments)),
             extend=self._extend(arguments),
             **told,
@@ -453,6 +453,15 @@ class _Workload:
                 else _MapSite(self.spec, "parallelism", key)
             )
         return found
+
+    def _count_site(self) -> Mapping[str, Site]:
+        if self.spec.source is not self.service.node.source:
+            return {}
+        scaling = _map(self.spec.get("scaling"))
+        stated = self.spec.get("replicas") is not None
+        if scaling is not None and not stated:
+            return {"replicas": KeySite(scaling, "minReplicas")}
+        return {"replicas": KeySite(self.spec, "replicas")}
 
     # --------------------------------------------------------------------------- what it gets
 
