@@ -77,17 +77,32 @@ PICKERS = ("epp-config", "llm-d-router-values", "kserve-scheduler")
 
 
 def _picked(routers: Sequence[Router]) -> list[Router]:
-    """Pools leave the choice to the endpoint picker that is configured beside them."""
+    """Pools leave the choice to the endpoint picker that is configured beside them.
+
+    A pool names the Service of its picker; a picker whose pods are known belongs to no other pool
+    than the one whose Service finds them.
+    """
     pickers = [router for router in routers if router.picks is not None]
+    services = [router for router in routers if router.kind == "service" and router.selector]
     pools = [router for router in routers if router.picker is not None]
     given: dict[str, Router] = {}
     asking: dict[str, Router] = {}
     for pool in pools:
-        named = [item for item in pickers if item.picks and item.picks == pool.picker]
-        chosen = _nearest(pool.file, named or pickers)
+        ways = [item for item in services if pool.picker in item.names
+                and _namespace(item) == _namespace(pool)]  # fmt: skip
+        named = [item for item in pickers if (item.picks and item.picks == pool.picker)
+                 or any(_finds(way, item) for way in ways)]  # fmt: skip
+        loose = [item for item in pickers if not (item.labels and ways)]
+        chosen = _nearest(pool.file, named or loose)
         if len(chosen) == 1 and (chosen[0].id not in given):
             given[chosen[0].id], asking[pool.id] = pool, chosen[0]
     return [_as_picked(router, given, asking) for router in routers]
+
+
+def _finds(service: Router, picker: Router) -> bool:
+    """The Service selects the pods of the picker."""
+    near = _namespace(service) == _namespace(picker)
+    return near and all(picker.labels.get(key) == value for key, value in service.selector.items())
 
 
 def _as_picked(router: Router, given: dict[str, Router], asking: dict[str, Router]) -> Router:

@@ -893,7 +893,8 @@ class Router:
     what its reader found: "skew", "kv-events", "prefix-caching-off", "session-key". `engines`: what
     it balances serves models, whatever else is known; a balancer of another kind is only judged
     where it leads to engines. `assumes` is what that rests on, if it is a guess. `within`:
-    it is part of an engine, and chooses among its ranks.
+    it is part of an engine, and chooses among its ranks. `spills`: where too little of a prompt is
+    held anywhere, the load decides.
     """
 
     id: str
@@ -921,6 +922,7 @@ class Router:
     engines: bool = False
     assumes: tuple[str, ...] = ()
     within: bool = False
+    spills: bool = False
     remarks: tuple[Remark, ...] = ()
     offers: tuple[Offer, ...] = ()
     anchors: tuple[Span, ...] = ()

@@ -90,6 +90,7 @@ def choice(world: RouterWorld) -> Choice | None:
     if router.chooses != "replicas" or not router.sure or _decided_elsewhere(world):
         return None
     listed = router.choices.only
+    unit = "data-parallel ranks" if router.within else "replicas"
     if not world.plans and router.backends:
         return None  # it leads to routers, which choose by themselves
     if not world.plans:
@@ -97,14 +98,13 @@ def choice(world: RouterWorld) -> Choice | None:
             return None
         if listed is None and not router.choices.is_unset:
             return None
-        return Choice(listed, ())
+        return Choice(listed, (), unit)
     plans = _most([plan for plan in world.plans if plan.id not in world.turnless])
     if not plans:
         return None
     count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)
-    unit = "data-parallel ranks" if router.within else "replicas"
     return Choice(count, plans, unit) if count > 1 else None
 
 

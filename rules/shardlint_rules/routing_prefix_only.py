@@ -52,9 +52,8 @@ class RoutingPrefixOnly(RoutingRule):
     fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
-        return router.awareness == {"prefix"} and not any(
-            remark.kind == "prefix-caching-off" for remark in router.remarks
-        )
+        follows = router.awareness - {"kv"} == {"prefix"} and not router.spills
+        return follows and not any(remark.kind == "prefix-caching-off" for remark in router.remarks)
 
     def says(self, router: Router, found: Choice) -> str:
         return (

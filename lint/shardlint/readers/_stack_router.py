@@ -18,26 +18,32 @@ from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Edit, Origin, Span
 
 LOGIC, LEAST, KEY = "routingLogic", "prefixMinMatchLength", "sessionKey"
-ENOUGH = "512"
-"""Characters of a match below which the load decides: four of the chunks that are compared."""
+ENOUGH = "128"
+"""Characters of a match below which the load decides: one of the chunks that are compared, the
+least that counts (`chunk_size` of `prefix/hashtrie.py`)."""
 
-HEADER = "x-session-id"
+LONGER = "more than the prompt that all requests share"
+HEADER = "x-user-id"
+"""The header of the project's own examples (`tutorials/assets`)."""
+
 NO_KEY = "Session key must be provided when using session routing logic."
 
 
 def of_values(root: Node, path: str, plans: list[ServingPlan]) -> Iterator[Router]:
     """The router of a release, which there is unless it is switched off."""
     spec = root.get("routerSpec")
-    if _is_false(spec.get("enableRouter") if spec is not None else None) or not plans:
+    place = spec.pair(LOGIC) if spec is not None else None
+    off = _is_false(spec.get("enableRouter") if spec is not None else None)
+    if off or not (plans or place is not None):
         return
     key, engines = root.pair("servingEngineSpec") or (root, root)
-    place = spec.pair(LOGIC) if spec is not None else None
     origin = place[0].origin if place is not None else (spec or key).origin
     known = _policy(place).only in chart.ROUTING
     yield _router(
         root, spec, f"{path}/routerSpec", "production-stack-router", "router", origin,
         backends=tuple(plan.id for plan in plans) if known else (),
         anchors=((spec or engines).span,),
+        engines=bool(plans),
         more=tuple(_caching(engines)),
     )  # fmt: skip
 
@@ -74,6 +80,7 @@ def _router(
     namespace: str | None = None,
     suppressed: Mapping[str, Origin] | None = None,
     anchors: tuple[Span, ...] = (),
+    engines: bool = True,
     more: tuple[Offer, ...] = (),
 ) -> Router:
     place = spec.pair(LOGIC) if spec is not None else None
@@ -94,15 +101,16 @@ def _router(
         explicit=place is not None,
         awareness=awareness,
         sure=policy.only in chart.ROUTING,
-        engines=True,
-        backends=backends,
-        selector=selector or {},
+        engines=engines and policy.only != chart.FIRST,
+        backends=backends if policy.only != chart.FIRST else (),
+        selector=(selector if policy.only != chart.FIRST else None) or {},
+        spills=policy.only in chart.SPILLS,
         state="process" if policy.only == "prefixaware" else None,
         replicas=integer(spec.get("replicaCount") or spec.get("replicas"))
         if spec is not None else Known.unset(),
         anchors=anchors,
         suppressed=suppressed or {},
-        offers=(*_offers(root, spec, awareness), *more),
+        offers=(*_offers(root, spec, awareness), *more) if policy.only not in chart.PARTED else (),
     )  # fmt: skip
 
 
@@ -128,7 +136,7 @@ def _offers(root: Node, spec: Node | None, awareness: frozenset[str]) -> Iterato
     if "prefix" in awareness and awareness & {"load", "kv"}:
         return
     bounded = {LOGIC: "prefixaware", LEAST: ENOUGH}
-    title = f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`"
+    title = f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`, better {LONGER}"
     yield Offer(cures="routing", title=title, delta={"routing": "prefix-aware"},
                 site=_Keys(root, spec, bounded).site)  # fmt: skip
     if "prefix" not in awareness and "session" not in awareness:

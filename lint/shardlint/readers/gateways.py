@@ -1,4 +1,5 @@
-"""Routers that a command starts: SGLang's and its successors, vLLM's, the production stack's.
+"""Routers that a command starts: SGLang's and its successors, vLLM's, the production stack's,
+Dynamo's frontend.
 
 Facts of routing, sections 1 and 4 (sglang-router 0.3.2, smg 1.13.0, vllm-router 0.1.17, PyPI;
 vllm-project/production-stack at a6c01db). Two command lines are called `vllm-router`: the one with
@@ -11,17 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from shardlint.known import Known, Text
 from shardlint.plan import Offer, Router
-from shardlint.platforms import production_stack
+from shardlint.platforms import dynamo, production_stack
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import _dynamo_command
 from shardlint.readers.docker import container
 from shardlint.readers.edits import TextSite
-from shardlint.readers.objects import read_objects
+from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.plans import process_of, processes
 from shardlint.readers.pods import Owner, added, string_map
 from shardlint.readers.yaml_files import yaml_like
@@ -31,7 +34,7 @@ from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES: Final = re.compile(
     r"sglang[_-]router|sgl[_-](?:model[_-])?(?:router|gateway)|vllm[_-]router|\bsmg\b|"
-    r"lmstack-router|--routing-logic|\bcache_aware\b"
+    r"lmstack-router|--routing-logic|\bcache_aware\b|\bdynamo\.frontend\b"
 )
 SCRIPTS: Final = (".sh", ".bash", ".zsh", ".ksh")
 SHEBANG: Final = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
@@ -85,14 +88,23 @@ def _is_script(source: Source) -> bool:
 
 @record
 class _Command:
-    """A router's own words, and whether it is the production stack's.
+    """A router's own words, and whether it is the production stack's or Dynamo's.
 
     `launches`: it starts the engines too, whose options stand beside its own, which have a prefix.
     """
 
     words: tuple[Text, ...]
-    stack: bool
+    stack: bool = False
     launches: bool = False
+    dynamo: bool = False
+    env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
+    workers: Known[int] = Known.unset()
+
+    @property
+    def kind(self) -> str:
+        if self.dynamo:
+            return "dynamo-frontend"
+        return "production-stack-router" if self.stack else "gateway-router"
 
     @property
     def prefix(self) -> str:
@@ -137,7 +149,9 @@ def _command(argv: Sequence[Text]) -> _Command | None:
             return _Command(rest, stack=True)
         if (module and _MODULES.fullmatch(word)) or (not module and _PROGRAMS.fullmatch(name)):
             launches = module and word == "sglang_router.launch_server"
-            return _Command(rest, stack=False, launches=launches)
+            return _Command(rest, launches=launches)
+        if module and _dynamo_command.MODULE.fullmatch(word):
+            return _Command(rest, dynamo=True)
     return None
 
 
@@ -149,7 +163,7 @@ def _bare(words: Sequence[Text], image: str) -> _Command | None:
     if any((word.value or "").startswith("--routing-logic") for word in words):
         return _Command(tuple(words), stack=True)
     named = re.search(r"vllm-router|sglang-router|sgl-model-gateway|/smg(?::|$)", image)
-    return _Command(tuple(words), stack=False) if named else None
+    return _Command(tuple(words)) if named else None
 
 
 # --------------------------------------------------------------------------------- where it is
@@ -159,22 +173,26 @@ def _in_script(source: Source) -> Iterator[Router]:
     from shardlint.readers.bash import read_script
 
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
-    for at, command in enumerate(read_script(script, source.name)):
-        process = process_of(command, of_script=False)
+    started = [process_of(item, of_script=False) for item in read_script(script, source.name)]
+    workers = _dynamo_command.workers(started)
+    for at, process in enumerate(started):
         inside = container(process.argv, source, process.env)
         found = _command(process.argv)
         if inside is not None:
             found = _command(inside.argv) or _bare(inside.argv, inside.image.value or "")
         if found is not None:
+            env = inside.env if inside is not None else process.env
+            found = replace(found, env=env, workers=workers)
             yield _router(found, source, f"0:/commands/{at}", process.origin, None, Known.unset())
 
 
 def _in_object(node: Node, path: str) -> Iterator[Router]:
     if node.string("kind") is None and node.string("apiVersion") is None:
         yield from _in_values(node, path)
+    own = kind_of(node)[0] == dynamo.GROUP  # whose frontends are read with their graphs
     replicas = integer(node.get("spec", "replicas"))
     for holder, at in _maps(node, path, 0):
-        if (found := _of_map(holder)) is not None:
+        if (found := _of_map(holder)) is not None and not (found.dynamo and own):
             yield _router(found, node.source, at, holder.origin, node, replicas)
 
 
@@ -204,10 +222,20 @@ def _of_map(holder: Node) -> _Command | None:
         elif part.kind == "scalar":
             shell = words and _SHELLS.fullmatch(words[0].value or "")
             words += [part.text()] if shell else _split(part)
-    for process in processes(words, {}, holder.origin):
+    for process in processes(words, _variables(holder), holder.origin):
         if (found := _command(process.argv) or _bare(process.argv, image)) is not None:
-            return found
+            return replace(found, env=process.env)
     return None
+
+
+def _variables(holder: Node) -> dict[str, Text]:
+    """The variables of a container that are written in it."""
+    rows = holder.get("env")
+    return {
+        name: value.text()
+        for row in (rows.items if rows is not None else ())
+        if (name := row.string("name")) is not None and (value := row.get("value")) is not None
+    }
 
 
 def _split(node: Node) -> list[Text]:
@@ -226,7 +254,7 @@ def _router(
     owner: Node | None,
     replicas: Known[int],
 ) -> Router:
-    policy, awareness, sure = _stack(found) if found.stack else _gateway(found)
+    policy, awareness, sure = _policy(found)
     stated = policy.how == "stated"
     of = Owner(node=owner, kind="router", path=path) if owner is not None else None
     targets = tuple(_targets(found))
@@ -234,7 +262,7 @@ def _router(
     return Router(
         id=f"{source.name}#{path}/router",
         name=(of.name if of is not None else "") or "router",
-        kind="production-stack-router" if found.stack else "gateway-router",
+        kind=found.kind,
         file=source.name,
         path=path,
         origin=policy.origin or first,
@@ -245,22 +273,45 @@ def _router(
         sure=sure,
         targets=targets,
         selector=MappingProxyType(dict(_selector(found))),
+        chooses="elsewhere" if found.dynamo and policy.only == "direct" else "replicas",
         choices=_choices(found, targets),
-        state="process" if policy.only in LEARNS else None,
+        state=_state(found, policy),
         replicas=replicas,
         names=(of.name,) if of is not None and of.name else (),
         labels=string_map(owner.get("spec", "template", "metadata", "labels"))
         if owner is not None
         else {},
         engines=True,
+        spills=found.stack and policy.only in production_stack.SPILLS,
         anchors=(owner.span if owner is not None else place.span,),
         suppressed=of.suppressed() if of is not None else {},
         offers=tuple(_offers(found, awareness)),
     )
 
 
+def _policy(found: _Command) -> tuple[Known[str], frozenset[str], bool]:
+    if found.dynamo:
+        stated = found.value(dynamo.ROUTER_OPTION)
+        return _dynamo_command.policy(found.words, stated, found.env)
+    return _stack(found) if found.stack else _gateway(found)
+
+
+def _state(found: _Command, policy: Known[str]) -> Literal["process"] | None:
+    """Whether each process learns for itself."""
+    if found.dynamo:
+        apart = policy.only == "kv" and not _dynamo_command.is_shared(found.words, found.env)
+        return "process" if apart else None
+    return "process" if policy.only in LEARNS else None
+
+
 def _choices(found: _Command, targets: tuple[str, ...]) -> Known[int]:
     """The engines that it names, or starts: one for each data-parallel rank."""
+    logic = found.value("--routing-logic")
+    if found.stack and logic is not None and logic.value in production_stack.PARTED:
+        return Known.unknown("each part of a request has servers of its own")
+    if found.dynamo:
+        unset: Known[int] = Known.unknown("the workers register themselves")
+        return found.workers.or_default(unset)
     if not found.launches:
         return Known.of(len(targets), how="derived") if targets else Known.unset()
     named = [*found.written("--dp-size"), *found.written("--data-parallel-size")]
@@ -297,6 +348,9 @@ def _stack(found: _Command) -> tuple[Known[str], frozenset[str], bool]:
     if stated is None or stated.value is None or not re.fullmatch(r"[a-z_]+", stated.value):
         return Known.unknown("the routing logic is not known"), frozenset(), False
     looks = production_stack.ROUTING.get(stated.value)
+    least = found.value("--prefix-min-match-length")
+    if stated.value == "prefixaware" and least is not None and least.value not in (None, "0"):
+        looks = frozenset({"prefix", "load"})
     return Known.of(stated.value, stated.place), looks or frozenset(), looks is not None
 
 
@@ -320,7 +374,7 @@ def _selector(found: _Command) -> Iterator[tuple[str, str]]:
 
 def _offers(found: _Command, awareness: frozenset[str]) -> Iterator[Offer]:
     stated = found.value("--policy")
-    if not found.stack and stated is not None and not awareness & {"prefix", "kv"}:
+    if found.kind == "gateway-router" and stated is not None and not awareness & {"prefix", "kv"}:
         yield Offer(
             cures="routing", title=f"`{found.prefix}policy {DEFAULT}`", value=DEFAULT,
             delta={"routing": "prefix-aware"}, site=TextSite((stated,)),
