@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from shardlint.known import Text
-from shardlint.plan import ServingPlan
+from shardlint.known import Known, Text
+from shardlint.plan import Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.inner_yaml import nodes_of
 from shardlint.readers.kubernetes import GROUPS, POD_SPECS, owner_of
-from shardlint.readers.objects import kind_of, objects
+from shardlint.readers.objects import Object, kind_of, objects, read_object
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import pod_plans
 from shardlint.readers.resting import resting
@@ -28,7 +28,11 @@ from shardlint.readers.yaml_tree import Node, YamlError, documents
 from shardlint.source import Source
 
 NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl")
-_KEYS = re.compile(r"^[ \t-]*containers:", re.MULTILINE)
+_KEYS = re.compile(
+    r"^[ \t-]*(?:containers|runner):|^kind: *(?:DestinationRule|HTTPRoute|Ingress|InferencePool|ConfigMap|"
+    r"LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b",
+    re.MULTILINE,
+)
 _ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _OPENS = re.compile(r"\{\{-?\s*(?:if|range|with|define|block)\b")
 _ENDS = re.compile(r"\{\{-?\s*end\b")
@@ -62,8 +66,10 @@ class HelmTemplateReader:
         if failed is None or failed.skipped is None:
             return ReadResult()
         covered = _Covered(source, _chart_values(source, context))
-        plans = [plan for root, path in covered.roots() for plan in _plans(root, path, context)]
-        return ReadResult(plans=finished(plans), skipped=failed.skipped)
+        roots = list(covered.roots())
+        plans = [plan for root, path in roots for plan in _plans(root, path, context)]
+        routers = tuple(_routers(roots, context))
+        return ReadResult(plans=finished(plans), routers=routers, skipped=failed.skipped)
 
 
 def _chart_values(source: Source, context: ReadContext) -> Node | None:
@@ -100,6 +106,52 @@ def _told(plan: ServingPlan) -> ServingPlan:
     """With no covered word that anybody sees, and without sites: nothing is edited here."""
     found = resting(plan, RENDERED, lambda why: FILLED if _MARK.search(why) else why)
     return replace(found, name=_MARK.sub("{{...}}", plan.name), labels={}, sites={})
+
+
+def _routers(roots: list[tuple[Node, str]], context: ReadContext) -> Iterator[Router]:
+    """What all readers find of routers, without what a covered word says, and without offers."""
+    found = [item for root, path in roots for item in objects(root, path)]
+    within = replace(context, siblings=tuple(Object(node, path) for node, path in found))
+    for node, path in found:
+        for router in read_object(node, path, within).routers:
+            yield _open(router, node.source.text)
+
+
+POLICIES = re.compile(
+    r"-policy\b|router-mode|ROUTER_MODE|routing-logic|loadBalancer\b|consistentHash|"
+    r"upstream-hash-by|request_router|EndpointPickerConfig|\bscheduler\b"
+)
+"""Words by which a router is told how to choose."""
+
+
+def _open(router: Router, text: str) -> Router:
+    """The values of the chart can overrule what stands here; a part of a selector is none.
+
+    A default is one where no branch of the template says how to choose.
+    """
+    policy = router.policy
+    if not router.explicit and POLICIES.search(text):
+        policy = Known.unknown(MORE, policy.origin)
+    covered = policy.only is not None and _MARK.search(policy.only) is not None
+    if covered or (not policy.is_known and _MARK.search(policy.reason or "")):
+        policy = Known.unknown(FILLED, policy.origin)
+    said = (*router.selector.items(), *router.labels.items())
+    known = not any(_MARK.search(word) for pair in said for word in pair)
+    return replace(
+        router,
+        name=_MARK.sub("{{...}}", router.name),
+        policy=policy.assuming(RENDERED),
+        sure=router.sure and policy.is_known,
+        selector=router.selector if known else {},
+        labels=router.labels if known else {},
+        targets=tuple(word for word in router.targets if not _MARK.search(word)),
+        names=tuple(word for word in router.names if not _MARK.search(word)),
+        picks="" if _MARK.search(router.picks or "") else router.picks,
+        picker="" if _MARK.search(router.picker or "") else router.picker,
+        choices=Known.unknown(RENDERED) if router.choices.is_unset else router.choices,
+        assumes=(*router.assumes, RENDERED),
+        offers=(),
+    )
 
 
 # ------------------------------------------------------------------------------ covering up
