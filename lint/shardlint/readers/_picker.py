@@ -47,8 +47,13 @@ LOOKS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "context-length-aware-scorer": frozenset(),
     "context-length-aware": frozenset(),
     "topology-affinity-scorer": frozenset(),
+    "dyn-decode-scorer": frozenset({"prefix", "kv", "load"}),
+    "dyn-prefill-scorer": frozenset({"prefix", "kv", "load"}),
 })  # fmt: skip
-"""What known plugins look at. Of a scorer that is not here nothing is known."""
+"""What known plugins look at. Of a scorer that is not here nothing is known.
+
+The last two are Dynamo's, whose KV router chooses there (ai-dynamo/dynamo, recipes with `gaie`).
+"""
 
 PRODUCER: Final = "precise-prefix-cache-producer"
 EVENTS: Final = "endpoint-notification-source"

@@ -24,7 +24,7 @@ from shardlint.readers.yaml_files import yaml_like
 from shardlint.readers.yaml_tree import Node
 from shardlint.source import Source
 
-_KIND = re.compile(rf"kind\W{{1,6}}{KIND}\b")
+_KIND = re.compile(rf"kind\W{{1,6}}{KIND}\b|\beppConfig\W")
 CUSTOM, CHOSEN = "pluginsCustomConfig", "pluginsConfigFile"
 OPTIONS = ("--config-file", "--configFile", "-config-file", "-configFile")
 MAX_DEPTH = 12
@@ -51,7 +51,7 @@ class EndpointPickerReader:
             return ReadResult(routers=tuple(_mapped(node, path, context)))
         if kind is None:
             return ReadResult(routers=tuple(_in_values(node, path)))
-        return ReadResult()
+        return ReadResult(routers=tuple(_in_graph(node, path)))
 
 
 def _mapped(node: Node, path: str, context: ReadContext) -> Iterator[Router]:
@@ -101,6 +101,14 @@ def _in_values(node: Node, path: str) -> Iterator[Router]:
             if config is not None and chosen in (None, key.value):
                 at = f"{where}/{CUSTOM}/{key.value}"
                 yield _router(node, config, at, "llm-d-router-values", _labels(node))
+
+
+def _in_graph(node: Node, path: str) -> Iterator[Router]:
+    """The picker of a Dynamo graph, whose configuration is written without its kind."""
+    for holder, where in _maps(node, path, 0):
+        config = holder.get("eppConfig", "config")
+        if config is not None and config.kind == "map" and config.get("plugins") is not None:
+            yield _router(node, config, f"{where}/eppConfig/config", "epp-config")
 
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:

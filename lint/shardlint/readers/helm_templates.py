@@ -29,8 +29,8 @@ from shardlint.source import Source
 
 NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl")
 _KEYS = re.compile(
-    r"^[ \t-]*(?:containers|runner):|^kind: *(?:DestinationRule|HTTPRoute|Ingress|InferencePool|ConfigMap|"
-    r"LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b",
+    r"^[ \t-]*(?:containers|runner):|^kind: *(?:DestinationRule|HTTPRoute|Ingress|InferencePool|"
+    r"ConfigMap|LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b",
     re.MULTILINE,
 )
 _ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -68,7 +68,7 @@ class HelmTemplateReader:
         covered = _Covered(source, _chart_values(source, context))
         roots = list(covered.roots())
         plans = [plan for root, path in roots for plan in _plans(root, path, context)]
-        routers = tuple(_routers(roots, context))
+        routers = tuple(_routers(roots, source.text, context))
         return ReadResult(plans=finished(plans), routers=routers, skipped=failed.skipped)
 
 
@@ -108,13 +108,13 @@ def _told(plan: ServingPlan) -> ServingPlan:
     return replace(found, name=_MARK.sub("{{...}}", plan.name), labels={}, sites={})
 
 
-def _routers(roots: list[tuple[Node, str]], context: ReadContext) -> Iterator[Router]:
+def _routers(roots: list[tuple[Node, str]], text: str, context: ReadContext) -> Iterator[Router]:
     """What all readers find of routers, without what a covered word says, and without offers."""
     found = [item for root, path in roots for item in objects(root, path)]
     within = replace(context, siblings=tuple(Object(node, path) for node, path in found))
     for node, path in found:
         for router in read_object(node, path, within).routers:
-            yield _open(router, node.source.text)
+            yield _open(router, text)
 
 
 POLICIES = re.compile(

@@ -3,7 +3,8 @@
 Facts of routing, sections 1 and 4 (BerriAI/litellm, litellm/types/router.py at 0044fbe). No
 strategy looks at prefixes; `optional_pre_call_checks` can make requests stick. Of entries with an
 `order` only those of the lowest get requests, as long as one of them is healthy; two entries with
-one `api_base` are one server with two keys. A configuration is a file or an entry of a ConfigMap.
+one `api_base` are one server with two keys. A configuration is a file, an entry of a ConfigMap, or
+`proxy_config` in the values of LiteLLM's chart or of one that has it as a part.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ CHECKS: Final[dict[str, frozenset[str]]] = {
     "deployment_affinity": frozenset({"session"}),
     "responses_api_deployment_check": frozenset(),
 }  # fmt: skip
+CHART: Final = "proxy_config"
 STICKY: Final = "session_affinity"
 OWN: Final = frozenset(
     {"openai", "custom_openai", "openai_like", "text-completion-openai", "hosted_vllm", "vllm",
@@ -73,18 +75,30 @@ class LiteLLMReader:
         roots, _ = read_yaml(source)
         return ReadResult(
             routers=tuple(router for at, root in enumerate(roots)
-                          for router in _routers(root, f"{at}:"))
+                          for part in _parts(root, f"{at}:") for router in _routers(*part))
         )  # fmt: skip
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         """A configuration by itself, or entries of a ConfigMap."""
         data = node.get("data") if node.string("kind") == "ConfigMap" else None
-        parts = [(node, path)] if data is None else [
+        parts = list(_parts(node, path)) if data is None else [
             (root, f"{path}/data/{key.value}")
             for key, value in data.entries()
             if "model_list" in value.value and (root := inner(value)) is not None
         ]  # fmt: skip
         return ReadResult(routers=tuple(each for part in parts for each in _routers(*part)))
+
+
+def _parts(root: Node, path: str) -> Iterator[tuple[Node, str]]:
+    """The configuration, and those in values of charts."""
+    yield root, path
+    if root.kind != "map" or root.string("kind") is not None:
+        return
+    for key, value in root.entries():
+        if key.value == CHART:
+            yield value, f"{path}/{CHART}"
+        elif value.kind == "map" and (found := value.get(CHART)) is not None:
+            yield found, f"{path}/{key.value}/{CHART}"
 
 
 def _routers(root: Node, path: str) -> Iterator[Router]:
