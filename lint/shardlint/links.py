@@ -16,7 +16,6 @@ from shardlint.engine import Balancer, Engine
 from shardlint.models.names import converses
 from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.record import record
-from shardlint.source import Origin
 
 Owned = TypeVar("Owned", bound="ServingPlan | Router")
 MOST_STEPS = 20
@@ -242,32 +241,29 @@ def _folder(name: str) -> str:
 
 
 def _behind_proxies(routers: Sequence[Router]) -> Iterator[Router]:
-    """A Service that sticks to addresses, which are all that of the proxy before it.
+    """Proxies that send to a Service which sticks to addresses: it sees none but the proxy's.
 
-    Most proxies send to the pods by themselves; what is told to send to the Service says so.
+    Most proxies send to the pods by themselves; what is told to send to the Service says so, and
+    can be told otherwise.
     """
-    proxies: dict[str, Router] = {}
+    sticky = {item.id: item for item in routers
+              if item.kind == "service" and "session" in item.awareness}  # fmt: skip
     for router in routers:
-        if router.kind == "ingress" and router.explicit:
-            proxies |= dict.fromkeys(router.backends, router)
-    for router in routers:
-        before = proxies.get(router.id)
-        sticky = router.kind == "service" and "session" in router.awareness
-        yield _skewed(router, before) if sticky and before is not None else router
+        through = router.kind == "ingress" and router.explicit
+        remarks = [_skewed(sticky[name], router) for name in router.backends if name in sticky]
+        yield replace(router, remarks=(*router.remarks, *remarks)) if through else router
 
 
-def _skewed(router: Router, before: Router) -> Router:
-    at: Origin = router.policy.origin or router.origin
-    remark = Remark(
+def _skewed(service: Router, before: Router) -> Remark:
+    return Remark(
         kind="skew",
-        at=at,
+        at=service.policy.origin or service.origin,
         severity="warning",
         message="the Service sticks to the client's address, and all requests come from one"
         f" {before.kind}: the replica of its address gets them all",
         help="a hash of a session header in the proxy, or an InferencePool with an endpoint picker",
         related=((before.origin, "what the requests come through"),),
     )
-    return replace(router, remarks=(*router.remarks, remark))
 
 
 # ------------------------------------------------------------------------------------ around

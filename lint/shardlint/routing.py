@@ -6,6 +6,7 @@ shares of common prefixes: no single number of it is promised for another servic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -50,6 +51,31 @@ def matters(workload: Mapping[str, Any]) -> Severity | None:
     if kind is None:
         return "info"
     return "warning" if kind in SHARING else None
+
+
+TALKING: Final = frozenset(
+    {"chat", "chats", "chatbot", "assistant", "assistants", "agent", "agents", "copilot"}
+)
+"""Words in a name under which a model is served, by which its requests are turns."""
+
+
+def conversation(router: Router, plans: Sequence[ServingPlan] = ()) -> str | None:
+    """The name that clients ask for, where it says that they hold conversations.
+
+    A word that is also in the name of the model says how that was trained, and not what is asked.
+    """
+    asked = list(router.serves)
+    asked += [
+        (plan.served_name.only or "", plan.model.only or "")
+        for plan in plans
+        if plan.served_name.how == "stated"
+    ]
+    said = (name for name, model in asked if TALKING & (_words(name) - _words(model)))
+    return next(said, None)
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
 
 
 @record
@@ -177,8 +203,11 @@ class RoutingRule(Rule):
         severity = matters(world.workload)
         found = choice(world) if severity is not None else None
         if found is not None and self.meets(world.router):
+            name = conversation(world.router, found.plans) if severity == "info" else None
+            turns = f"; by its name, `{name}` is asked in conversations" if name else ""
+            severity = "warning" if name else severity
             yield Found(
-                message=self.says(world.router, found),
+                message=f"{self.says(world.router, found)}{turns}",
                 at=world.router.policy.origin or world.router.origin,
                 severity=severity,
                 help=self.cure(world.router),

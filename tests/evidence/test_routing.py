@@ -43,12 +43,6 @@ UNSAID = {
 }
 """Files of which less is said than a person knows, and why."""
 
-DIFFERENT = {
-    "route-litellm-simple-shuffle": "a warning is expected although nothing is said of the"
-    " requests; that is info for all routers",
-}
-"""Cases that are met at another severity, and why."""
-
 
 @cache
 def _samples() -> tuple[Any, ...]:
@@ -93,7 +87,7 @@ def test_a_case_is_met(case: Mapping[str, Any], shared: Path) -> None:
     if case.get("optional"):
         return
     missed = scoring.missed(case, result, {rule.name for rule in plugins().rules()})
-    assert bool(missed) == (case["id"] in DIFFERENT)
+    assert missed == []
 
 
 @pytest.mark.parametrize(

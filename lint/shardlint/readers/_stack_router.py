@@ -7,9 +7,10 @@ Read in vllm-project/production-stack at a6c01db: `helm/values.yaml`, `src/vllm_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from shardlint.known import Known, Text
-from shardlint.plan import Offer, Refusal, Refused, Router, ServingPlan
+from shardlint.plan import Offer, Refusal, Refused, Remark, Router, ServingPlan
 from shardlint.platforms import production_stack as chart
 from shardlint.readers.edits import JointSite, MadeSite, Tree, add_entry
 from shardlint.readers.keyed import KeySite
@@ -22,7 +23,10 @@ ENOUGH = "128"
 """Characters of a match below which the load decides: one of the chunks that are compared, the
 least that counts (`chunk_size` of `prefix/hashtrie.py`)."""
 
-LONGER = "more than the prompt that all requests share"
+TITLE = (
+    f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`, better more than the prompt that all"
+    " requests share"
+)
 HEADER = "x-user-id"
 """The header of the project's own examples (`tutorials/assets`)."""
 
@@ -59,12 +63,13 @@ def of_object(node: Node, path: str) -> Iterator[Router]:
     origin = place[1].origin if place is not None else (name or node).origin
     found = spec.string("serviceDiscovery") in (None, "k8s")
     labels = chart.selector(spec.string("k8sLabelSelector") or "") if found else None
-    yield _router(
+    router = _router(
         node, spec, f"{path}/spec", "production-stack-router",
         "/".join(part for part in (owner.namespace, owner.name) if part) or "router", origin,
         selector=labels if _policy(place).only in chart.ROUTING else None,
         namespace=owner.namespace, suppressed=owner.suppressed(), anchors=(node.span,),
     )  # fmt: skip
+    yield replace(router, remarks=tuple(_unkeyed(spec)))
 
 
 def _router(
@@ -133,11 +138,18 @@ def _is_false(node: Node | None) -> bool:
 
 def _offers(root: Node, spec: Node | None, awareness: frozenset[str]) -> Iterator[Offer]:
     """Prefixes with a bound from which the load decides, else sessions by a header."""
+    if spec is not None and _keyless(spec) is not None:
+        yield Offer(
+            cures="session_key", title=f"`{KEY}: {HEADER}`, the header that your clients send",
+            delta={"session_key": HEADER}, site=_Keys(root, spec, {KEY: HEADER}).site,
+        )  # fmt: skip
+        instead = {LOGIC: "prefixaware", LEAST: ENOUGH}
+        yield Offer(cures="session_key", title=TITLE, delta={"routing": "prefix-aware"},
+                    site=_Keys(root, spec, instead).site)  # fmt: skip
     if "prefix" in awareness and awareness & {"load", "kv"}:
         return
     bounded = {LOGIC: "prefixaware", LEAST: ENOUGH}
-    title = f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`, better {LONGER}"
-    yield Offer(cures="routing", title=title, delta={"routing": "prefix-aware"},
+    yield Offer(cures="routing", title=TITLE, delta={"routing": "prefix-aware"},
                 site=_Keys(root, spec, bounded).site)  # fmt: skip
     if "prefix" not in awareness and "session" not in awareness:
         sticky = {LOGIC: "session", KEY: HEADER}
@@ -202,16 +214,22 @@ def _caching(engines: Node) -> Iterator[Offer]:
 # ------------------------------------------------------------------------------------ refusals
 
 
+def _keyless(spec: Node) -> tuple[Node, Node] | None:
+    """The policy `session` as it is written, where nothing names the header of a session."""
+    place = spec.pair(LOGIC)
+    if place is None or place[1].value != "session" or (spec.string(KEY) or ""):
+        return None
+    extra = spec.get("extraArgs")
+    if extra is not None and "session-key" in extra.source.text[extra.span.start : extra.span.end]:
+        return None
+    return place
+
+
 def refused(root: Node) -> Iterator[Refused]:
     """The router does not start with `session` and no key to tell sessions by."""
     spec = root.get("routerSpec")
-    place = spec.pair(LOGIC) if spec is not None else None
-    if spec is None or place is None or place[1].value != "session":
-        return
-    if _is_false(spec.get("enableRouter")) or (spec.string(KEY) or ""):
-        return
-    extra = spec.get("extraArgs")
-    if extra is not None and "session-key" in root.source.text[extra.span.start : extra.span.end]:
+    place = _keyless(spec) if spec is not None else None
+    if spec is None or place is None or _is_false(spec.get("enableRouter")):
         return
     empty = any(key.value == KEY for key, _ in spec.pairs)
     yield Refused(
@@ -222,4 +240,16 @@ def refused(root: Node) -> Iterator[Refused]:
         certain=empty,
         by="the production stack's router",
         remedy=f"{KEY}: the header that carries the session",
+        cures="session_key",
     )
+
+
+def _unkeyed(spec: Node) -> Iterator[Remark]:
+    """The same of an object VLLMRouter, whose operator hands on what it says and nothing else."""
+    if (place := _keyless(spec)) is not None:
+        yield Remark(
+            kind="session-key", at=place[1].origin, severity="error",
+            message=f"`{LOGIC}: session` without `{KEY}`: the router stops at its start"
+            f" ('{NO_KEY}')",
+            help=f"`{KEY}` with the header that carries the session",
+        )  # fmt: skip

@@ -187,6 +187,10 @@ def _router(root: Node, path: str, group: list[Node], first: Node) -> Router:
         choices=count,
         targets=tuple(dict.fromkeys(targets)),
         engines=True,
+        serves=tuple(
+            (item.string("model_name") or "", item.string("litellm_params", "model") or "")
+            for item in used[:1]
+        ),
         names=("litellm", "litellm-proxy"),
         anchors=((root.get("router_settings") or shown).span,),
         offers=() if more else (_sticky(root, settings),),

@@ -48,6 +48,8 @@ KTHENA: Final[dict[str, frozenset[str]]] = {
     "lora-affinity": frozenset(),
 }  # fmt: skip
 HEADER: Final = "x-session-id"
+VARIABLE: Final = "$http_x_session_id"
+"""The header as nginx names it."""
 
 
 class RoutesReader:
@@ -139,8 +141,9 @@ def _ingress(node: Node, spec: Node, path: str) -> Router:
     named = stated == "nginx"
     if passes or not (said or named):
         policy = Known.of("none", node.origin, how="defaulted")
+        offers = tuple(_to_pods(node, notes)) if passes else ()
         return _router(node, path, "ingress", policy, chooses="elsewhere", targets=targets,
-                       explicit=passes, sure=passes or not stated)  # fmt: skip
+                       explicit=passes, sure=passes or not stated, offers=offers)  # fmt: skip
     policy, awareness, explicit = _nginx(said)
     return _router(
         node, path, "ingress-nginx", policy, targets=targets, awareness=awareness,
@@ -171,11 +174,29 @@ def _nginx(said: dict[str, Node]) -> tuple[Known[str], frozenset[str], bool]:
     return Known.of("round_robin", how="defaulted"), frozenset(), False
 
 
+def _to_pods(node: Node, notes: Node | None) -> Iterator[Offer]:
+    """A hash of a header among the pods in place of the word that sends to the Service."""
+    pair = notes.pair(f"{NGINX}/service-upstream") if notes is not None else None
+    if pair is None or pair[0].alias or pair[1].alias:
+        return
+    span = Span(pair[0].span.start, pair[1].span.end)
+    words = f'{NGINX}/upstream-hash-by: "{VARIABLE}"'
+    quoted = pair[0].style is not None
+    if quoted or node.source.text[span.start] in "\"'":
+        words = f'"{NGINX}/upstream-hash-by": "{VARIABLE}"'
+    yield Offer(
+        cures="skew", site=MadeSite(lambda _: [Edit(node.source.name, span, words)]),
+        title=f"`upstream-hash-by: {VARIABLE}` in place of `service-upstream`: the Ingress chooses"
+        " a pod by the header that your clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+    )  # fmt: skip
+
+
 def _by_header(node: Node) -> Offer:
     note = f"{NGINX}/upstream-hash-by"
     return Offer(
-        cures="routing", value='"$http_x_session_id"',
-        title=f"`{note}: $http_x_session_id`, of the header that your clients send",
+        cures="routing", value=f'"{VARIABLE}"',
+        title=f"`{note}: {VARIABLE}`, of the header that your clients send",
         delta={"routing": "session-hash", "session_key": HEADER},
         site=PathSite(node, ("metadata", "annotations", note)),
     )  # fmt: skip
