@@ -184,8 +184,9 @@ def _part(plan: ServingPlan) -> str:
 
 
 def replicas(plan: ServingPlan) -> int:
-    """How many there are, where an autoscaler adds some at its most."""
-    return max(plan.fleet.replicas.only or 0, plan.fleet.max_replicas.only or 0)
+    """How many there are, where an autoscaler adds some at its most; one where nothing is said."""
+    stated = 1 if plan.fleet.replicas.is_unset else plan.fleet.replicas.only or 0
+    return max(stated, plan.fleet.max_replicas.only or 0)
 
 
 def caches(plan: ServingPlan) -> bool:

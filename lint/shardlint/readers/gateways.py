@@ -34,7 +34,7 @@ from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES: Final = re.compile(
     r"sglang[_-]router|sgl[_-](?:model[_-])?(?:router|gateway)|vllm[_-]router|\bsmg\b|"
-    r"lmstack-router|--routing-logic|\bcache_aware\b|\bdynamo\.frontend\b"
+    r"lmstack-router|--routing-logic|\bcache_aware\b|\bdynamo\.frontend\b|--worker-urls"
 )
 SCRIPTS: Final = (".sh", ".bash", ".zsh", ".ksh")
 SHEBANG: Final = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
@@ -152,7 +152,20 @@ def _command(argv: Sequence[Text]) -> _Command | None:
             return _Command(rest, launches=launches)
         if module and _dynamo_command.MODULE.fullmatch(word):
             return _Command(rest, dynamo=True)
+    if argv and argv[0].value is None:
+        return _unnamed(tuple(argv[1:]))
     return None
+
+
+WORKERS: Final = "--worker-urls"
+
+
+def _unnamed(words: tuple[Text, ...]) -> _Command | None:
+    """A program that is filled in elsewhere, by options that no other one has."""
+    found = _Command(words)
+    policy = found.value("--policy")
+    known = policy is not None and policy.value in POLICIES
+    return found if known and found.has(WORKERS) else None
 
 
 def _bare(words: Sequence[Text], image: str) -> _Command | None:
