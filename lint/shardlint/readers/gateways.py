@@ -206,7 +206,17 @@ def _in_object(node: Node, path: str) -> Iterator[Router]:
     replicas = integer(node.get("spec", "replicas"))
     for holder, at in _maps(node, path, 0):
         if (found := _of_map(holder)) is not None and not (found.dynamo and own):
-            yield _router(found, node.source, at, holder.origin, node, replicas)
+            router = _router(found, node.source, at, holder.origin, node, replicas)
+            yield replace(router, names=(*router.names, *_hosts(node, holder, at)))
+
+
+def _hosts(root: Node, holder: Node, path: str) -> tuple[str, ...]:
+    """The names of a service of a compose file in its network."""
+    found = re.fullmatch(r"\d*:/services/([^/]+)", path)
+    if found is None or root.string("kind") is not None:
+        return ()
+    said = (found[1], holder.string("container_name"), holder.string("hostname"))
+    return tuple(dict.fromkeys(name for name in said if name))
 
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
