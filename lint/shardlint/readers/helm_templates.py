@@ -4,7 +4,8 @@ A template is no YAML. Its actions are covered up, each by as many characters, s
 stays where it is: what stands in a branch or a loop becomes blank, an expression in a line becomes
 a word that is filled in elsewhere, unless `values.yaml` of the chart has a plain value for it. The
 rest is read as the workload that it looks like, and rests on the template all the same: no option
-that is not there is taken for missing, and nothing that is read can be an error.
+that is not there is taken for missing, and nothing that is read can be an error. Of templates of
+Jinja only routers are read.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, YamlError, documents
 from shardlint.source import Source
 
-NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl")
+JINJA = (".j2", ".jinja", ".jinja2")
+NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl", *JINJA)
 _KEYS = re.compile(
     r"^[ \t-]*(?:containers|runner):|^kind: *(?:DestinationRule|HTTPRoute|Ingress|InferencePool|"
-    r"ConfigMap|LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b",
+    r"ConfigMap|LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b|^ *static_resources:",
     re.MULTILINE,
 )
-_ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_OPENS = re.compile(r"\{\{-?\s*(?:if|range|with|define|block)\b")
-_ENDS = re.compile(r"\{\{-?\s*end\b")
+_ACTION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_OPENS = re.compile(
+    r"\{\{-?\s*(?:if|range|with|define|block)\b|\{%[-+]?\s*(?:if|for|macro|call|filter|raw)\b"
+)
+_ENDS = re.compile(r"\{\{-?\s*end\b|\{%[-+]?\s*end\w+")
 _KIND = re.compile(r"^kind:", re.MULTILINE)
 _VALUE = re.compile(
     r"\{\{-?\s*(?:\$?\.Values)((?:\.[A-Za-z_]\w*)+)\s*((?:\|\s*(?:quote|squote|toString|int|"
@@ -58,7 +62,7 @@ class HelmTemplateReader:
 
     def accepts(self, source: Source) -> bool:
         suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
-        named = suffix in NAMES and "{{" in source.text
+        named = suffix in NAMES and ("{{" in source.text or "{%" in source.text)
         return named and _KEYS.search(source.text) is not None
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
@@ -67,7 +71,8 @@ class HelmTemplateReader:
             return ReadResult()
         covered = _Covered(source, _chart_values(source, context))
         roots = list(covered.roots())
-        plans = [plan for root, path in roots for plan in _plans(root, path, context)]
+        charted = not source.name.lower().endswith(JINJA)
+        plans = [plan for root, path in roots if charted for plan in _plans(root, path, context)]
         routers = tuple(_routers(roots, source.text, context))
         return ReadResult(plans=finished(plans), routers=routers, skipped=failed.skipped)
 
