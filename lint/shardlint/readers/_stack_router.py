@@ -178,6 +178,10 @@ class _Keys:
         if len(absent) > 1 and not self.spec.flow:
             return Refusal("more than one key would be written at one place")
         for key, value in self.keys.items():
+            node = self.spec.get(key)
+            if node is not None and node.style in ("'", '"') and not (node.value or node.alias):
+                edits.append(Edit(node.source.name, node.span, value))  # in place of the quotes
+                continue
             made = KeySite(self.spec, key).set(value)
             if isinstance(made, Refusal):
                 return made
