@@ -139,6 +139,7 @@ class _Command:
 
 def _command(argv: Sequence[Text]) -> _Command | None:
     """The router that these words start."""
+    argv = _behind_env(argv)
     words = [word.value or "" for word in argv]
     for at, word in enumerate(words[:8]):
         name = PurePosixPath(word).name
@@ -155,6 +156,19 @@ def _command(argv: Sequence[Text]) -> _Command | None:
     if argv and argv[0].value is None:
         return _unnamed(tuple(argv[1:]))
     return None
+
+
+_SETTING: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+
+
+def _behind_env(argv: Sequence[Text]) -> Sequence[Text]:
+    """The command behind `env` and the variables that it sets."""
+    if not argv or argv[0].value != "env":
+        return argv
+    at = 1
+    while at < len(argv) and (argv[at].value is None or _SETTING.fullmatch(argv[at].value or "")):
+        at += 1
+    return argv[at:]
 
 
 WORKERS: Final = "--worker-urls"

@@ -41,6 +41,7 @@ _OPENS = re.compile(
 )
 _ENDS = re.compile(r"\{\{-?\s*end\b|\{%[-+]?\s*end\w+")
 _KIND = re.compile(r"^kind:", re.MULTILINE)
+_FIRST = re.compile(r"^[A-Za-z_][\w.-]*:", re.MULTILINE)
 _VALUE = re.compile(
     r"\{\{-?\s*(?:\$?\.Values)((?:\.[A-Za-z_]\w*)+)\s*((?:\|\s*(?:quote|squote|toString|int|"
     r"default\s+(?:\"[^\"{}]*\"|[\w.-]+))\s*)*)-?\}\}"
@@ -192,7 +193,7 @@ class _Covered:
     def _text(self) -> str:
         """Blank where a branch or a loop is, and a mark for each expression in a line."""
         text = self.source.text
-        kind = _KIND.search(text)
+        kind = _KIND.search(text) or _FIRST.search(text)
         parts: list[str] = []
         at, depth, base = 0, 0, 0
         for number, match in enumerate(_ACTION.finditer(text)):

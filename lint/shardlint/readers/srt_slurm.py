@@ -27,7 +27,10 @@ from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.record import record
 from shardlint.source import Edit, Source
 
-_KEYS = tuple(re.compile(rf"^{key}:", re.MULTILINE) for key in ("frontend", "backend"))
+_KEYS = tuple(re.compile(rf"^ {{0,4}}{key}:", re.MULTILINE) for key in ("frontend", "backend"))
+BASE: Final = "base"
+"""The key of what all variants of a recipe have."""
+
 ENGINES: Final = ("vllm", "sglang", "trtllm")
 ROLES: Final = ("prefill", "decode", "aggregated")
 OFF: Final[dict[str, str]] = {
@@ -71,7 +74,8 @@ class SrtSlurmReader:
         roots, _ = read_yaml(source)
         return ReadResult(
             routers=tuple(router for at, root in enumerate(roots)
-                          for router in _routers(root, f"{at}:"))
+                          for part, path in ((root, f"{at}:"), (root.get(BASE), f"{at}:/{BASE}"))
+                          if part is not None for router in _routers(part, path))
         )  # fmt: skip
 
 
