@@ -443,6 +443,15 @@ def test_values_of_the_chart_stand_in_a_template() -> None:
     assert [facts(item)[0] for item in read] == ["power_of_two"]
 
 
+@pytest.mark.parametrize(("enabled", "count"), [("true", 1), ("false", 0), ('"no"', 1)])
+def test_a_branch_that_the_charts_values_do_not_take(enabled: str, count: int) -> None:
+    text = TEMPLATE.replace("POLICY", "- --policy=cache_aware")
+    values = f"router:\n  enabled: {enabled}\n  replicas: 2\n"
+    files = {"chart/templates/router.yaml": text, "chart/values.yaml": values}
+    found = lint(Project.of_texts(setup(workload=CHAT), files)).result.findings
+    assert [item.name for item in found] == ["routing-state-not-shared"] * count
+
+
 def test_an_object_in_a_branch_is_read_as_it_is_where_it_is() -> None:
     text = (
         '{{- if eq .Values.mesh "istio" }}\napiVersion: networking.istio.io/v1\n'

@@ -46,6 +46,7 @@ _VALUE = re.compile(
     r"\{\{-?\s*(?:\$?\.Values)((?:\.[A-Za-z_]\w*)+)\s*((?:\|\s*(?:quote|squote|toString|int|"
     r"default\s+(?:\"[^\"{}]*\"|[\w.-]+))\s*)*)-?\}\}"
 )
+_IF_VALUE = re.compile(r"\{\{-?\s*if\s+\$?\.Values((?:\.[A-Za-z_]\w*)+)\s*-?\}\}")
 _DEFAULT = re.compile(r"default\s+(?:\"([^\"{}]*)\"|([\w.-]+))")
 _MARK = re.compile(r"__T(\d*)_*T?__")
 
@@ -74,7 +75,8 @@ class HelmTemplateReader:
         roots = list(covered.roots())
         charted = not source.name.lower().endswith(JINJA)
         plans = [plan for root, path in roots if charted for plan in _plans(root, path, context)]
-        routers = tuple(_routers(roots, source.text, context))
+        off = len(roots) == 1 and covered.is_off()
+        routers = tuple(_routers(roots, source.text, context)) if not off else ()
         return ReadResult(plans=finished(plans), routers=routers, skipped=failed.skipped)
 
 
@@ -183,6 +185,25 @@ class _Covered:
                 if node.kind == "scalar" and (match := _MARK.search(node.value)):
                     self._fill(node, match)
             yield root, f"{at}:"
+
+    def is_off(self) -> bool:
+        """The object stands in a branch that the chart's own values do not take."""
+        kind = _KIND.search(self.source.text)
+        open_ones: list[re.Match[str]] = []
+        for match in _ACTION.finditer(self.source.text, 0, kind.start() if kind else 0):
+            if _step(match.group()) > 0:
+                open_ones.append(match)
+            elif _step(match.group()) < 0 and open_ones:
+                open_ones.pop()
+        asked = (_IF_VALUE.fullmatch(match.group()) for match in open_ones)
+        said = (
+            self.values.get(*found[1].strip(".").split("."))
+            for found in asked
+            if found is not None and self.values is not None
+        )
+        return any(
+            node is not None and node.style is None and node.value == "false" for node in said
+        )
 
     def _fill(self, node: Node, match: re.Match[str]) -> None:
         """The value in place of its mark; a scalar with another mark stays filled in elsewhere."""
