@@ -134,7 +134,7 @@ def choice(world: RouterWorld) -> Choice | None:
     return Choice(count, plans, unit) if count > 1 else None
 
 
-BYPASSING: Final = ("ingress-nginx", "istio")
+BYPASSING: Final = ("ingress-nginx", "istio", "gateway-policy")
 """What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
 
 

@@ -575,6 +575,64 @@ def test_an_ingress_chooses_by_a_header_in_place_of_a_service_by_its_own_address
     assert findings(after, "i.yaml") == SILENT
 
 
+GATEWAY = """\
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: llm}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: llm}]
+  loadBalancer:
+    type: TYPE
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: llm}
+spec: {rules: [{backendRefs: [{name: llm, port: 80}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: llm}
+spec: {selector: {app: llm}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      containers:
+      - {name: v, image: "vllm/vllm-openai:v0.11.2", args: [--model, Qwen/Qwen3-8B]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "rules"),
+    [
+        ("RoundRobin", [("routing-blind", "warning")]),
+        ("LeastRequest", [("routing-load-only", "warning")]),
+        ("ConsistentHash\n    consistentHash: {type: Header, header: {name: x-a}}", SILENT),
+        ("BackendUtilization", SILENT),
+    ],
+)
+def test_the_policy_of_envoy_gateway_chooses_among_the_pods_of_a_service(
+    word: str, rules: list[tuple[str, str]]
+) -> None:
+    assert findings(GATEWAY.replace("TYPE", word), "g.yaml") == rules
+
+
+@pytest.mark.parametrize("flow", [False, True])
+def test_a_header_is_hashed_in_place_of_the_type(flow: bool) -> None:
+    text = GATEWAY.replace("TYPE", "RoundRobin")
+    text = text.replace("loadBalancer:\n    type: RoundRobin", "loadBalancer: {type: RoundRobin}"
+                        ) if flow else text  # fmt: skip
+    after, word = fixed(text, "g.yaml", "routing-blind")
+    assert word == "session-hash"
+    assert findings(after, "g.yaml") == SILENT
+
+
 # ------------------------------------------------------------------------------------- ranks
 
 RANKS = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 1 --dp-size 4\n"
