@@ -389,6 +389,7 @@ def test_without_prefix_caches_there_is_nothing_to_look_at() -> None:
     assert findings(recipe(radix="disable-radix-cache"), "r.yaml") == SILENT
     aware = recipe("sglang", radix="disable-radix-cache")
     assert findings(aware, "r.yaml") == [("routing-prefix-caching-off", "warning")]
+    assert findings(aware.replace("prefill_workers: 4", "prefill_workers: 1"), "r.yaml") == SILENT
 
 
 # ---------------------------------------------------------------------------------- templates

@@ -116,6 +116,7 @@ def _frontend(
         policy = Known.unknown(reason, origin)
     aware = front.looks.get(word, frozenset())
     off = tuple(_off(configs))
+    workers = _workers(root.get("resources"))
     return Router(
         id=f"{root.source.name}#{path}/frontend",
         name="frontend",
@@ -128,9 +129,9 @@ def _frontend(
         awareness=aware,
         sure=word in front.looks,
         chooses="elsewhere" if word == "direct" else "replicas",
-        choices=_workers(root.get("resources")),
+        choices=workers,
         engines="prefix" in aware or not off,  # without caches there is nothing to look at
-        remarks=off if "prefix" in aware else (),
+        remarks=off if "prefix" in aware and workers.only != 1 else (),
         anchors=(frontend.span,),
         offers=(_caching(configs),),
     )
