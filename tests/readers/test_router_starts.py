@@ -661,6 +661,73 @@ def test_ranks_of_one_engine_are_no_servers_of_their_own(more: str) -> None:
     assert [item.fixes for item in found if item.name == "routing-blind"] == [()]
 
 
+# ------------------------------------------------------------------------------------- state
+
+BUSY = LITELLM.replace("simple-shuffle", "least-busy").replace("NAME", "llama")
+BUSY = f"replicaCount: 2\n{BUSY}".replace("MODEL", "Llama-3.1-8B-Instruct")
+NOT_SHARED = ("routing-state-not-shared", "warning")
+
+
+def test_instances_that_count_loads_for_themselves() -> None:
+    assert findings(BUSY, "values.yaml")[0] == NOT_SHARED
+    for other in (
+        BUSY.replace("least-busy", "simple-shuffle"),
+        BUSY.replace("replicaCount: 2", "replicaCount: 1"),
+        BUSY.replace("least-busy}", "least-busy, redis_host: redis}"),
+        BUSY.replace("http://vllm-1", "http://vllm-0"),
+    ):
+        assert NOT_SHARED not in findings(other, "values.yaml")
+
+
+def test_the_deployment_of_a_config_map_says_how_many_there_are() -> None:
+    config = BUSY.partition("proxy_config:\n")[2]
+    text = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  config.yaml: |\n"
+        f"{indented(config, 2)}---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: l}}\n"
+        "spec:\n  replicas: 3\n  template: {spec: {containers: [{name: l, image: litellm:main}],\n"
+        "    volumes: [{name: c, configMap: {name: c}}]}}\n"
+    )
+    assert NOT_SHARED in findings(text, "l.yaml")
+    assert NOT_SHARED not in findings(text.replace("litellm:main", "other"), "l.yaml")
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "rules"),
+    [(1, "", SILENT), (2, "", [NOT_SHARED]), (2, ", --ha-enable-leader-election", SILENT)],
+)
+def test_pickers_with_an_index_each(count: int, more: str, rules: list[tuple[str, str]]) -> None:
+    text = BOTH.replace("SERVICE", "llm-epp").replace("/config/FILE", f"/config/good.yaml{more}")
+    assert findings(text.replace("replicas: 1", f"replicas: {count}"), "all.yaml") == rules
+
+
+ROUTERS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: router}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+      - name: r
+        image: ghcr.io/lightseekorg/smg:v1.13.0
+        command: [smg, --service-discovery, --policy, cache_aware]
+"""
+
+
+def test_one_router_process_is_offered() -> None:
+    assert findings(ROUTERS, "r.yaml") == [NOT_SHARED]
+    after, _ = fixed(ROUTERS, "r.yaml", "routing-state-not-shared")
+    assert after == ROUTERS.replace("replicas: 2", "replicas: 1")
+    assert findings(ROUTERS.replace("[smg,", "[smg, --enable-mesh,"), "r.yaml") == SILENT
+
+
+@pytest.mark.parametrize(("mesh", "rules"), [("true", SILENT), ("false", [NOT_SHARED])])
+def test_gateways_of_a_chart_in_a_mesh(mesh: str, rules: list[tuple[str, str]]) -> None:
+    text = f"router:\n  replicas: 2\n  policy: cache_aware\n  mesh: {{enabled: {mesh}}}\n"
+    assert findings(text, "values.yaml") == rules
+
+
 # ------------------------------------------------------------------------------------- chains
 
 COMPOSE = """\

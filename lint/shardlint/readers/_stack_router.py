@@ -13,7 +13,7 @@ from shardlint.known import Known, Text
 from shardlint.plan import Offer, Refusal, Refused, Remark, Router, ServingPlan
 from shardlint.platforms import production_stack as chart
 from shardlint.readers.edits import JointSite, MadeSite, Tree, add_entry
-from shardlint.readers.keyed import KeySite
+from shardlint.readers.keyed import KeySite, one_process
 from shardlint.readers.pods import Owner
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Edit, Origin, Span
@@ -115,7 +115,8 @@ def _router(
         if spec is not None else Known.unset(),
         anchors=anchors,
         suppressed=suppressed or {},
-        offers=(*_offers(root, spec, awareness), *more) if policy.only not in chart.PARTED else (),
+        offers=(*_offers(root, spec, awareness), *_alone(spec), *more)
+        if policy.only not in chart.PARTED else (),
     )  # fmt: skip
 
 
@@ -158,6 +159,12 @@ def _offers(root: Node, spec: Node | None, awareness: frozenset[str]) -> Iterato
             " your clients send", site=_Keys(root, spec, sticky).site,
             delta={"routing": "session-hash", "session_key": HEADER},
         )  # fmt: skip
+
+
+def _alone(spec: Node | None) -> Iterator[Offer]:
+    for key in ("replicaCount", "replicas") if spec is not None else ():
+        assert spec is not None
+        yield from one_process(spec, key)
 
 
 class _Keys:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
+from shardlint.known import Known
 from shardlint.plan import Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers._picker import KIND, picker
@@ -21,12 +22,13 @@ from shardlint.readers.mounted import named_entry
 from shardlint.readers.objects import elsewhere, read_objects, siblings
 from shardlint.readers.pods import Owner, string_map
 from shardlint.readers.yaml_files import yaml_like
-from shardlint.readers.yaml_tree import Node
+from shardlint.readers.yaml_tree import Node, integer
 from shardlint.source import Source
 
 _KIND = re.compile(rf"kind\W{{1,6}}{KIND}\b|\beppConfig\W")
 CUSTOM, CHOSEN = "pluginsCustomConfig", "pluginsConfigFile"
 OPTIONS = ("--config-file", "--configFile", "-config-file", "-configFile")
+ELECTION = re.compile(r"leader-election|LEADER_ELECTION", re.IGNORECASE)
 MAX_DEPTH = 12
 
 
@@ -66,16 +68,35 @@ def _mapped(node: Node, path: str, context: ReadContext) -> Iterator[Router]:
     for key, value, config in found:
         at = f"{path}/data/{key}"
         mine = [item for item in starts if item[0].span == value.span]
-        for count, (_, pods) in enumerate(mine):
+        for count, (_, start) in enumerate(mine):
             router = _router(node, config, at, "epp-config")
             number = f"/{count}" if count else ""
-            yield replace(router, id=f"{router.id}{number}", labels=string_map(pods))
+            yield _started(replace(router, id=f"{router.id}{number}"), start)
         if not starts:
             yield _router(node, config, at, "epp-config")
 
 
-def _starts(node: Node, context: ReadContext) -> Iterator[tuple[Node, Node | None]]:
-    """The entries that Deployments name to start a picker with, and the labels of their pods."""
+def _started(router: Router, start: Node) -> Router:
+    """The picker in the pods of a Deployment.
+
+    Each process has an index of its own of what it has sent where; with an election of a leader
+    only one of them chooses, and events of the caches reach them all.
+    """
+    labels = start.get("spec", "template", "metadata", "labels")
+    span = start.span
+    alone = ELECTION.search(start.source.text[span.start : span.end]) is not None
+    learns = "prefix" in router.awareness and "kv" not in router.awareness and not alone
+    stated = start.get("spec", "replicas")
+    return replace(
+        router,
+        labels=string_map(labels),
+        state="process" if learns else None,
+        replicas=integer(stated) if stated is not None else Known.unset(),
+    )
+
+
+def _starts(node: Node, context: ReadContext) -> Iterator[tuple[Node, Node]]:
+    """The entries that Deployments name to start a picker with, and these Deployments."""
     name = node.string("metadata", "name") or ""
     beside = [item.node for item in siblings(context, "Deployment")]
     space = node.string("metadata", "namespace")
@@ -88,7 +109,7 @@ def _starts(node: Node, context: ReadContext) -> Iterator[tuple[Node, Node | Non
         for container in containers.items if containers is not None else ():
             entry = named_entry(pod, container, (node,), OPTIONS)
             if entry is not None:
-                yield entry, item.get("spec", "template", "metadata", "labels")
+                yield entry, item
 
 
 def _in_values(node: Node, path: str) -> Iterator[Router]:

@@ -24,6 +24,7 @@ from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers import _dynamo_command
 from shardlint.readers.docker import container
 from shardlint.readers.edits import TextSite
+from shardlint.readers.keyed import one_process
 from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.plans import process_of, processes
 from shardlint.readers.pods import Owner, added, string_map
@@ -47,6 +48,9 @@ POLICIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "consistent_hash": frozenset({"session"}), "consistent_hashing": frozenset({"session"}),
     "sticky_least_loaded": frozenset({"session", "load"}), "manual": frozenset({"session"}),
 })  # fmt: skip
+MESH: Final = "--enable-mesh"
+"""Processes of SMG tell each other what they have seen (lightseekorg/smg, deploy/helm/smg)."""
+
 LEARNS: Final = ("cache_aware", "prefixaware", "manual")
 """Policies that keep in one process what they have seen."""
 
@@ -322,7 +326,7 @@ def _router(
         spills=found.stack and policy.only in production_stack.SPILLS,
         anchors=(owner.span if owner is not None else place.span,),
         suppressed=of.suppressed() if of is not None else {},
-        offers=tuple(_offers(found, awareness)),
+        offers=(*_offers(found, awareness), *_alone(owner)),
     )
 
 
@@ -338,7 +342,7 @@ def _state(found: _Command, policy: Known[str]) -> Literal["process"] | None:
     if found.dynamo:
         apart = policy.only == "kv" and not _dynamo_command.is_shared(found.words, found.env)
         return "process" if apart else None
-    return "process" if policy.only in LEARNS else None
+    return "process" if policy.only in LEARNS and not found.has(MESH) else None
 
 
 def _choices(found: _Command, targets: tuple[str, ...]) -> Known[int]:
@@ -409,6 +413,11 @@ def _selector(found: _Command) -> Iterator[tuple[str, str]]:
                     yield key.strip(), value.strip()
 
 
+def _alone(owner: Node | None) -> Iterator[Offer]:
+    spec = owner.get("spec") if owner is not None else None
+    yield from one_process(spec, "replicas") if spec is not None else ()
+
+
 def _offers(found: _Command, awareness: frozenset[str]) -> Iterator[Offer]:
     stated = found.value("--policy")
     if found.kind == "gateway-router" and stated is not None and not awareness & {"prefix", "kv"}:
@@ -430,6 +439,8 @@ def _in_values(root: Node, path: str) -> Iterator[Router]:
         return
     off = enabled is not None and enabled.lower() == "false"
     word = "kubernetes-service" if off else stated.value
+    meshed = (node.string("mesh", "enabled") or "").lower() == "true"
+    count = node.pair("replicaCount") or node.pair("replicas")
     yield Router(
         id=f"{root.source.name}#{path}/router",
         name="router",
@@ -440,8 +451,9 @@ def _in_values(root: Node, path: str) -> Iterator[Router]:
         policy=Known.of(word, stated.origin, how="defaulted" if off else "stated"),
         explicit=not off,
         awareness=frozenset() if off else POLICIES[stated.value],
-        state="process" if not off and word in LEARNS else None,
-        replicas=Known.unset() if off else integer(node.get("replicaCount")),
+        state="process" if not (off or meshed) and word in LEARNS else None,
+        replicas=Known.unset() if off else integer(count[1]).at(count[0].origin) if count
+        else Known.unset(),
         engines=not off,
         anchors=(node.span,),
         offers=() if off or POLICIES[word] & {"prefix", "kv"} else (
