@@ -126,8 +126,8 @@ def choice(world: RouterWorld) -> Choice | None:
             return None
         return Choice(listed, (), unit)
     plans = _most([plan for plan in world.plans if plan.id not in world.turnless])
-    if not plans:
-        return None
+    if not plans or (router.within and _part(plans[0]) == "decode"):
+        return None  # ranks that go on with what others have computed meet no prefix
     count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)

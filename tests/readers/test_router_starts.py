@@ -661,6 +661,13 @@ def test_ranks_of_one_engine_are_no_servers_of_their_own(more: str) -> None:
     assert [item.fixes for item in found if item.name == "routing-blind"] == [()]
 
 
+@pytest.mark.parametrize(("mode", "count"), [("prefill", 1), ("decode", 0)])
+def test_ranks_that_go_on_with_prompts_meet_no_prefix(mode: str, count: int) -> None:
+    text = RANKS.replace("--tp 1", f"--disaggregation-mode {mode} --tp 1")
+    found = findings(text, "run.sh")
+    assert found == [("routing-blind", "warning")] * count
+
+
 # ------------------------------------------------------------------------------------- state
 
 BUSY = LITELLM.replace("simple-shuffle", "least-busy").replace("NAME", "llama")
