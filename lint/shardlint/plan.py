@@ -897,7 +897,7 @@ class Router:
     where it leads to engines. `assumes` is what that rests on, if it is a guess. `within`:
     it is part of an engine, and chooses among its ranks. `spills`: where too little of a prompt is
     held anywhere, the load decides. `serves` are names that clients ask for, each with the model
-    that is behind it.
+    that is behind it. `ranks`: it chooses among the data-parallel ranks of an engine too.
     """
 
     id: str
@@ -927,6 +927,7 @@ class Router:
     within: bool = False
     spills: bool = False
     serves: tuple[tuple[str, str], ...] = ()
+    ranks: bool = False
     remarks: tuple[Remark, ...] = ()
     offers: tuple[Offer, ...] = ()
     anchors: tuple[Span, ...] = ()

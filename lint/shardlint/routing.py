@@ -144,6 +144,8 @@ OPEN: Final = ("ingress", "gateway", "gateway-policy")
 
 def _decided_elsewhere(world: RouterWorld) -> bool:
     """Another router chooses among the same replicas: this one is there for something else."""
+    if world.router.within:
+        return any(item.ranks for item in world.beside)
     if world.router.kind != "service":
         return False
     if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):

@@ -661,6 +661,17 @@ def test_ranks_of_one_engine_are_no_servers_of_their_own(more: str) -> None:
     assert [item.fixes for item in found if item.name == "routing-blind"] == [()]
 
 
+@pytest.mark.parametrize(("more", "count"), [("", 1), ("--dp-aware", 0)])
+def test_a_router_that_sends_to_ranks_leaves_the_engine_no_choice(more: str, count: int) -> None:
+    text = (
+        "services:\n  router:\n    image: lmsysorg/sgl-model-gateway:v0.3.2\n    command: python -m"
+        f" sglang_router.launch_router --worker-urls http://w:8000 {more}\n"
+        "  w: {image: 'lmsysorg/sglang:v0.5.6', command: python3 -m sglang.launch_server"
+        " --model-path m --tp 4 --dp-size 4 --enable-dp-attention}\n"
+    )
+    assert findings(text, "compose.yaml") == [("routing-blind", "warning")] * count
+
+
 @pytest.mark.parametrize(("mode", "count"), [("prefill", 1), ("decode", 0)])
 def test_ranks_that_go_on_with_prompts_meet_no_prefix(mode: str, count: int) -> None:
     text = RANKS.replace("--tp 1", f"--disaggregation-mode {mode} --tp 1")

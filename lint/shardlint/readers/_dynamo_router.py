@@ -89,6 +89,7 @@ class Frontend:
             policy=policy,
             explicit=policy.how == "stated" and policy.is_known,
             awareness=self._looks(),
+            ranks=policy.only == "kv",
             sure=known,
             chooses="elsewhere" if policy.only == "direct" else "replicas",
             backends=tuple(plan.id for plan in behind),

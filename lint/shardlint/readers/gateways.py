@@ -48,6 +48,9 @@ POLICIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "consistent_hash": frozenset({"session"}), "consistent_hashing": frozenset({"session"}),
     "sticky_least_loaded": frozenset({"session", "load"}), "manual": frozenset({"session"}),
 })  # fmt: skip
+RANKS: Final = ("--dp-aware", "--intra-node-data-parallel-size")
+"""Options by which a router sends to a rank of an engine (facts of routing, section 2)."""
+
 MESH: Final = "--enable-mesh"
 """Processes of SMG tell each other what they have seen (lightseekorg/smg, deploy/helm/smg)."""
 
@@ -324,6 +327,7 @@ def _router(
         else {},
         engines=True,
         spills=found.stack and policy.only in production_stack.SPILLS,
+        ranks=(found.dynamo and policy.only == "kv") or any(found.has(name) for name in RANKS),
         anchors=(owner.span if owner is not None else place.span,),
         suppressed=of.suppressed() if of is not None else {},
         offers=(*_offers(found, awareness), *_alone(owner)),
