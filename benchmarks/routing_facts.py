@@ -6,7 +6,7 @@ FOLDER holds `index.yaml`: a list `samples` with a `file`, its `kind` and under 
 `policy`, whether it is `explicit`, the `awareness` and the `findings`. A fact is
 
 - right: one router of the file has it;
-- missed: nothing was read of the file's routers;
+- missed: nothing was read of the file's routers, or it is said to be undecided;
 - wrong: the routers of the file say something else.
 
 Findings are compared as sets of the names that the index has, with those that the file must not
@@ -73,9 +73,8 @@ def facts(entry: Entry, corpus: Path, setup: Setup) -> Iterator[Fact]:
     best = max(found, key=lambda item: sum(item[n] == wanted[n] for n in FACTS), default=None)
     for name in FACTS:
         read = None if best is None else best[name]
-        verdict: Verdict = (
-            "missed" if read is None else "right" if read == wanted[name] else "wrong"
-        )
+        undecided = read is None or read == []  # an awareness that is known names something
+        verdict: Verdict = "missed" if undecided else "right" if read == wanted[name] else "wrong"
         yield Fact(entry["kind"], entry["file"], name, wanted[name], read, verdict)
     yield _findings(entry, project)
 

@@ -16,7 +16,6 @@ from shardlint.engine import Balancer, Engine
 from shardlint.models.names import converses
 from shardlint.plan import Remark, Router, ServingPlan
 from shardlint.record import record
-from shardlint.source import Origin
 
 Owned = TypeVar("Owned", bound="ServingPlan | Router")
 MOST_STEPS = 20
@@ -77,17 +76,32 @@ PICKERS = ("epp-config", "llm-d-router-values", "kserve-scheduler")
 
 
 def _picked(routers: Sequence[Router]) -> list[Router]:
-    """Pools leave the choice to the endpoint picker that is configured beside them."""
+    """Pools leave the choice to the endpoint picker that is configured beside them.
+
+    A pool names the Service of its picker; a picker whose pods are known belongs to no other pool
+    than the one whose Service finds them.
+    """
     pickers = [router for router in routers if router.picks is not None]
+    services = [router for router in routers if router.kind == "service" and router.selector]
     pools = [router for router in routers if router.picker is not None]
     given: dict[str, Router] = {}
     asking: dict[str, Router] = {}
     for pool in pools:
-        named = [item for item in pickers if item.picks and item.picks == pool.picker]
-        chosen = _nearest(pool.file, named or pickers)
+        ways = [item for item in services if pool.picker in item.names
+                and _namespace(item) == _namespace(pool)]  # fmt: skip
+        named = [item for item in pickers if (item.picks and item.picks == pool.picker)
+                 or any(_finds(way, item) for way in ways)]  # fmt: skip
+        loose = [item for item in pickers if not (item.labels and ways)]
+        chosen = _nearest(pool.file, named or loose)
         if len(chosen) == 1 and (chosen[0].id not in given):
             given[chosen[0].id], asking[pool.id] = pool, chosen[0]
     return [_as_picked(router, given, asking) for router in routers]
+
+
+def _finds(service: Router, picker: Router) -> bool:
+    """The Service selects the pods of the picker."""
+    near = _namespace(service) == _namespace(picker)
+    return near and all(picker.labels.get(key) == value for key, value in service.selector.items())
 
 
 def _as_picked(router: Router, given: dict[str, Router], asking: dict[str, Router]) -> Router:
@@ -227,32 +241,29 @@ def _folder(name: str) -> str:
 
 
 def _behind_proxies(routers: Sequence[Router]) -> Iterator[Router]:
-    """A Service that sticks to addresses, which are all that of the proxy before it.
+    """Proxies that send to a Service which sticks to addresses: it sees none but the proxy's.
 
-    Most proxies send to the pods by themselves; what is told to send to the Service says so.
+    Most proxies send to the pods by themselves; what is told to send to the Service says so, and
+    can be told otherwise.
     """
-    proxies: dict[str, Router] = {}
+    sticky = {item.id: item for item in routers
+              if item.kind == "service" and "session" in item.awareness}  # fmt: skip
     for router in routers:
-        if router.kind == "ingress" and router.explicit:
-            proxies |= dict.fromkeys(router.backends, router)
-    for router in routers:
-        before = proxies.get(router.id)
-        sticky = router.kind == "service" and "session" in router.awareness
-        yield _skewed(router, before) if sticky and before is not None else router
+        through = router.kind == "ingress" and router.explicit
+        remarks = [_skewed(sticky[name], router) for name in router.backends if name in sticky]
+        yield replace(router, remarks=(*router.remarks, *remarks)) if through else router
 
 
-def _skewed(router: Router, before: Router) -> Router:
-    at: Origin = router.policy.origin or router.origin
-    remark = Remark(
+def _skewed(service: Router, before: Router) -> Remark:
+    return Remark(
         kind="skew",
-        at=at,
+        at=service.policy.origin or service.origin,
         severity="warning",
         message="the Service sticks to the client's address, and all requests come from one"
         f" {before.kind}: the replica of its address gets them all",
         help="a hash of a session header in the proxy, or an InferencePool with an endpoint picker",
         related=((before.origin, "what the requests come through"),),
     )
-    return replace(router, remarks=(*router.remarks, remark))
 
 
 # ------------------------------------------------------------------------------------ around

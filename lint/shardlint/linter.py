@@ -463,13 +463,16 @@ def _finish(
     for hit, others in _told_once(ordered):
         finding = _finding(hit, project, seen)
         findings.append(_of_several(finding, [hit, *others], project) if others else finding)
-        if hit.found.repair is not None and hit.world is not None:
-            cures[finding.fingerprint] = Cure(hit.found.repair, hit.world)
-        if hit.found.repair is not None and isinstance(hit.owner, Router):
-            wanted = hit.found.repair.field
+        repair = hit.found.repair
+        if repair is not None and repair.kind == "router":
             offers[finding.fingerprint] = tuple(
-                offer for offer in hit.owner.offers if offer.cures == wanted
+                offer
+                for router in _routers_of(hit, project)
+                for offer in router.offers
+                if offer.cures == repair.field
             )
+        elif repair is not None and hit.world is not None:
+            cures[finding.fingerprint] = Cure(repair, hit.world)
     result = Result(
         findings=tuple(findings),
         undecided=tuple(sorted(collected.undecided)),
@@ -482,6 +485,15 @@ def _finish(
         rules=rules,
     )
     return Run(result, cures, offers, collected.sizer)
+
+
+def _routers_of(hit: _Hit, project: Project) -> tuple[Router, ...]:
+    """The router that a finding is about, or those in front of the plan that it is about."""
+    owner = hit.owner
+    if isinstance(owner, Router):
+        return (owner,)
+    plan = hit.world.plan if hit.world is not None else owner
+    return tuple(item for item in project.routers if plan is not None and plan.id in item.backends)
 
 
 def _told_once(ordered: list[_Hit]) -> Iterator[tuple[_Hit, list[_Hit]]]:

@@ -723,6 +723,8 @@ class Refused:
     """Who refuses it, where that is not the engine: the operator that would start it."""
     move: tuple[str, str, int] | None = None
     """The site that writes it where it belongs, the field that it sets, and the value."""
+    cures: str = ""
+    """The word of offers that cure it, which the router in front of the plan has."""
 
     @property
     def severity(self) -> Literal["error", "warning"]:
@@ -903,7 +905,9 @@ class Router:
     what its reader found: "skew", "kv-events", "prefix-caching-off", "session-key". `engines`: what
     it balances serves models, whatever else is known; a balancer of another kind is only judged
     where it leads to engines. `assumes` is what that rests on, if it is a guess. `within`:
-    it is part of an engine, and chooses among its ranks.
+    it is part of an engine, and chooses among its ranks. `spills`: where too little of a prompt is
+    held anywhere, the load decides. `serves` are names that clients ask for, each with the model
+    that is behind it. `ranks`: it chooses among the data-parallel ranks of an engine too.
     """
 
     id: str
@@ -931,6 +935,9 @@ class Router:
     engines: bool = False
     assumes: tuple[str, ...] = ()
     within: bool = False
+    spills: bool = False
+    serves: tuple[tuple[str, str], ...] = ()
+    ranks: bool = False
     remarks: tuple[Remark, ...] = ()
     offers: tuple[Offer, ...] = ()
     anchors: tuple[Span, ...] = ()

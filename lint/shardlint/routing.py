@@ -6,6 +6,7 @@ shares of common prefixes: no single number of it is promised for another servic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -52,6 +53,31 @@ def matters(workload: Mapping[str, Any]) -> Severity | None:
     return "warning" if kind in SHARING else None
 
 
+TALKING: Final = frozenset(
+    {"chat", "chats", "chatbot", "assistant", "assistants", "agent", "agents", "copilot"}
+)
+"""Words in a name under which a model is served, by which its requests are turns."""
+
+
+def conversation(router: Router, plans: Sequence[ServingPlan] = ()) -> str | None:
+    """The name that clients ask for, where it says that they hold conversations.
+
+    A word that is also in the name of the model says how that was trained, and not what is asked.
+    """
+    asked = list(router.serves)
+    asked += [
+        (plan.served_name.only or "", plan.model.only or "")
+        for plan in plans
+        if plan.served_name.how == "stated"
+    ]
+    said = (name for name, model in asked if TALKING & (_words(name) - _words(model)))
+    return next(said, None)
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
+
+
 @record
 class Choice:
     """What a router chooses among: so many replicas of one model, as far as that is known."""
@@ -90,6 +116,7 @@ def choice(world: RouterWorld) -> Choice | None:
     if router.chooses != "replicas" or not router.sure or _decided_elsewhere(world):
         return None
     listed = router.choices.only
+    unit = "data-parallel ranks" if router.within else "replicas"
     if not world.plans and router.backends:
         return None  # it leads to routers, which choose by themselves
     if not world.plans:
@@ -97,18 +124,17 @@ def choice(world: RouterWorld) -> Choice | None:
             return None
         if listed is None and not router.choices.is_unset:
             return None
-        return Choice(listed, ())
+        return Choice(listed, (), unit)
     plans = _most([plan for plan in world.plans if plan.id not in world.turnless])
-    if not plans:
-        return None
+    if not plans or (router.within and _part(plans[0]) == "decode"):
+        return None  # ranks that go on with what others have computed meet no prefix
     count = (listed or 0) if router.within else sum(map(replicas, plans))
     if router.choices.is_known and router.engines:
         count = max(count, listed or 0)
-    unit = "data-parallel ranks" if router.within else "replicas"
     return Choice(count, plans, unit) if count > 1 else None
 
 
-BYPASSING: Final = ("ingress-nginx", "istio")
+BYPASSING: Final = ("ingress-nginx", "istio", "gateway-policy")
 """What sends requests to the pods of a Service itself, and leaves the choice to nobody."""
 
 
@@ -118,6 +144,8 @@ OPEN: Final = ("ingress", "gateway", "gateway-policy")
 
 def _decided_elsewhere(world: RouterWorld) -> bool:
     """Another router chooses among the same replicas: this one is there for something else."""
+    if world.router.within:
+        return any(item.ranks for item in world.beside)
     if world.router.kind != "service":
         return False
     if any(item.chooses == "replicas" and item.kind in BYPASSING for item in world.before):
@@ -158,8 +186,9 @@ def _part(plan: ServingPlan) -> str:
 
 
 def replicas(plan: ServingPlan) -> int:
-    """How many there are, where an autoscaler adds some at its most."""
-    return max(plan.fleet.replicas.only or 0, plan.fleet.max_replicas.only or 0)
+    """How many there are, where an autoscaler adds some at its most; one where nothing is said."""
+    stated = 1 if plan.fleet.replicas.is_unset else plan.fleet.replicas.only or 0
+    return max(stated, plan.fleet.max_replicas.only or 0)
 
 
 def caches(plan: ServingPlan) -> bool:
@@ -177,8 +206,11 @@ class RoutingRule(Rule):
         severity = matters(world.workload)
         found = choice(world) if severity is not None else None
         if found is not None and self.meets(world.router):
+            name = conversation(world.router, found.plans) if severity == "info" else None
+            turns = f"; by its name, `{name}` is asked in conversations" if name else ""
+            severity = "warning" if name else severity
             yield Found(
-                message=self.says(world.router, found),
+                message=f"{self.says(world.router, found)}{turns}",
                 at=world.router.policy.origin or world.router.origin,
                 severity=severity,
                 help=self.cure(world.router),

@@ -70,7 +70,9 @@ def _short(words: str) -> str:
 
 
 def _repair(refused: Refused) -> Repair | None:
-    """The option as it was meant, where the words say so."""
+    """The option as it was meant, where the words say so; or what the router in front offers."""
+    if refused.cures:
+        return Repair("router", refused.cures)
     if refused.replaced_by is None or refused.flag is None:
         return None
     return Repair("option", f"option:{refused.flag}", refused.replaced_by)

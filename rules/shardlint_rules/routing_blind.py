@@ -7,8 +7,9 @@ round robin and random in nginx, HAProxy, Envoy, LiteLLM or a router of an engin
 data-parallel ranks inside one engine that takes turns.
 
 How much that costs depends on what the prompts share. With `[workload] kind = "chat"`, `"agent"`
-or `"rag"` in the configuration, or a `prefix_share` above 0, this is a warning; without a word
-about the requests it is info; with `kind = "batch"` nothing is said. Published measurements of
+or `"rag"` in the configuration, or a `prefix_share` above 0, this is a warning, and so where what
+is served is called `chat`, `assistant` or `agent` and the model is not; without a word about the
+requests it is info; with `kind = "batch"` nothing is said. Published measurements of
 prefix-aware routing range from no gain, at low load or with little in common, to 2.3 times the
 output.
 

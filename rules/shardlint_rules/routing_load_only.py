@@ -3,8 +3,9 @@
 Least connections, least requests or the better of two keep replicas evenly busy, and are right
 where requests have nothing in common. Where they share a system prompt, documents or the turns of
 a conversation, the least busy replica is mostly not the one that holds the prefix. Reported as a
-warning for `[workload] kind = "chat"`, `"agent"` or `"rag"`, as info where nothing is said of the
-requests, and not at all for `"batch"`. The ranks inside of one engine, which has no other policy
+warning for `[workload] kind = "chat"`, `"agent"` or `"rag"` and where what is served is called
+`chat`, `assistant` or `agent` and the model is not, as info where nothing is said of the requests,
+and not at all for `"batch"`. The ranks inside of one engine, which has no other policy
 to offer, are only reported where the requests are said to share. One published measurement of
 KubeAI found only 11 % more input tokens/s by prefixes, and a longer tail; others found twice the
 output.

@@ -3,7 +3,8 @@
 Requests that share a system prompt all have the same longest match: they queue at the replica that
 met it first, and the others stay idle. The production stack's `prefixaware` compares no load unless
 `prefixMinMatchLength` is set, an endpoint picker without a load scorer has nothing else to go by,
-and Ray's PrefixCacheAffinityRouter has an `imbalanced_threshold` of infinity unless it is given.
+and Ray's PrefixCacheAffinityRouter has an `imbalanced_threshold` of infinity since Ray 2.54 unless
+it is given.
 Reported as a warning for `[workload] kind = "chat"`, `"agent"` or `"rag"`, as info where nothing is
 said of the requests.
 
@@ -52,9 +53,8 @@ class RoutingPrefixOnly(RoutingRule):
     fix = "unsafe"
 
     def meets(self, router: Router) -> bool:
-        return router.awareness == {"prefix"} and not any(
-            remark.kind == "prefix-caching-off" for remark in router.remarks
-        )
+        follows = router.awareness - {"kv"} == {"prefix"} and not router.spills
+        return follows and not any(remark.kind == "prefix-caching-off" for remark in router.remarks)
 
     def says(self, router: Router, found: Choice) -> str:
         return (

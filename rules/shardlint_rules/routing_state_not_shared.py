@@ -2,8 +2,9 @@
 
 A router that keeps in its own memory where a prefix or a session went knows only the requests that
 it has seen. With two of them behind a Service, which picks one at random, each learns half, and
-sessions scatter. Reported where the number of router processes is stated and nothing says that they
-tell each other.
+sessions scatter. Instances of LiteLLM that count loads without a Redis choose the same replica at
+one time. Reported where the number of router processes is stated and nothing says that they tell
+each other: SMG's mesh, a Redis, an endpoint picker that elects a leader, `--router-replica-sync`.
 
 ```yaml fails
 apiVersion: nvidia.com/v1alpha1
@@ -84,12 +85,17 @@ class RoutingStateNotShared(Rule):
         router, count = world.router, world.router.replicas.only
         if router.state != "process" or count is None or count < 2 or not router.awareness:
             return
+        if router.choices.is_known and (router.choices.only or 0) < 2:
+            return
         if any("session" in item.awareness or "prefix" in item.awareness for item in world.before):
             return
         policy = router.policy.only or "its policy"
+        scatters = "sessions and prefixes scatter"
+        if router.awareness == {"load"}:
+            scatters = "all of them may choose the same replica"
         yield Found(
             message=f"{count} router processes with {policy}, each of which knows only the requests"
-            " that it has seen itself: sessions and prefixes scatter",
+            f" that it has seen itself: {scatters}",
             at=router.replicas.origin or router.origin,
             help="one router process, a session hash in front of them, or state that they share",
             repair=Repair("router", "state"),

@@ -63,7 +63,8 @@ class WhaleSession(Rule):
         router, length = world.router, world.workload.get("isl")
         if length is None or length < LONG or router.awareness != {"session"}:
             return
-        if any(remark.kind == "skew" for remark in router.remarks):
+        beside = (router, *world.before)
+        if any(remark.kind == "skew" for item in beside for remark in item.remarks):
             return
         if (found := choice(world)) is not None:
             yield Found(

@@ -389,7 +389,8 @@ def test_a_comment_in_the_text_suppresses() -> None:
         ("{}", "PowerOfTwoChoices", False, {"load"}),
         (
             "{request_router_config: {request_router_class: "
-            "ray.serve.llm.request_router.PrefixCacheAffinityRouter}}",
+            "ray.serve.llm.request_router.PrefixCacheAffinityRouter,"
+            " request_router_kwargs: {imbalanced_threshold: .inf}}}",
             "PrefixCacheAffinityRouter", True, {"prefix"},
         ),
         (
@@ -415,6 +416,28 @@ def test_the_policy_of_the_router(
     assert (policy, explicit) == (router.policy.only, router.explicit)
     assert awareness == set(router.awareness)
     assert (plan(text, "svc.yaml").id,) == router.backends
+
+
+@pytest.mark.parametrize(
+    ("tag", "awareness"),
+    [("2.53.0-py311-cu128", {"prefix", "load"}), ("2.54.0", {"prefix"}), ("nightly", {"prefix"})],
+)
+def test_affinity_gives_way_to_load_by_itself_in_older_releases(
+    tag: str, awareness: set[str]
+) -> None:
+    text = (
+        "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {name: llm}\nspec:\n"
+        "  serveConfigV2: |\n    applications:\n"
+        "    - import_path: ray.serve.llm:build_openai_app\n      args:\n        llm_configs:\n"
+        "        - model_loading_config: {model_id: Qwen/Qwen3-8B}\n"
+        "          deployment_config: {num_replicas: 4, request_router_config:"
+        " {request_router_class: ray.serve.llm.request_router.PrefixCacheAffinityRouter}}\n"
+        "  rayClusterConfig:\n    headGroupSpec:\n      template: {spec: {containers:"
+        f" [{{name: head, image: 'rayproject/ray-llm:{tag}'}}]}}}}\n"
+    )
+    (router,) = routers(text, "svc.yaml")
+    assert set(router.awareness) == awareness
+    assert bool(router.assumes) == (tag == "nightly")
 
 
 # ----------------------------------------------------------------------------------- clusters

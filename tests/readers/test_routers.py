@@ -1145,7 +1145,7 @@ def test_an_object_of_the_production_stacks_router() -> None:
     after, word = fixed(text, "r.yaml", "routing-blind", at=1)
     assert word == "session-hash"
     assert "routingLogic: session\n" in after
-    assert "  sessionKey: x-session-id\n" in after
+    assert "  sessionKey: x-user-id\n" in after
 
 
 DYNAMO = """\
@@ -1238,7 +1238,7 @@ servingEngineSpec:
     [
         ("", "routing-blind", "prefix-aware", "routerSpec:\n  routingLogic: prefixaware\n"),
         ("routerSpec:\n  routingLogic: prefixaware\n", "routing-prefix-only", "prefix-aware",
-         "  prefixMinMatchLength: 512\n"),
+         "  prefixMinMatchLength: 128\n"),
     ],
 )  # fmt: skip
 def test_values_of_the_production_stack(spec: str, rule: str, word: str, written: str) -> None:
@@ -1251,7 +1251,7 @@ def test_values_of_the_production_stack(spec: str, rule: str, word: str, written
 
 @pytest.mark.parametrize("config", ["enablePrefixCaching: false", "maxModelLen: 4096"])
 def test_the_chart_turns_prefix_caching_off(config: str) -> None:
-    spec = "routerSpec: {routingLogic: prefixaware, prefixMinMatchLength: 512}\n"
+    spec = "routerSpec: {routingLogic: prefixaware, prefixMinMatchLength: 128}\n"
     text = STACK.replace("CONFIG", config) + spec
     assert findings(text, "values.yaml") == [("routing-prefix-caching-off", "warning")]
     after, _ = fixed(text, "values.yaml", "routing-prefix-caching-off")

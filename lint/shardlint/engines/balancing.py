@@ -7,12 +7,13 @@ method of either looks at prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from shardlint.known import Known, Text
-from shardlint.plan import Flag, Router, ServingPlan
+from shardlint.plan import Flag, Offer, Router, ServingPlan
 
 SGLANG_METHODS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "round_robin": frozenset(),
@@ -63,11 +64,37 @@ def of_sglang(plan: ServingPlan) -> Router | None:
         prefill = plan.role == "prefill"
         word = "follow_bootstrap_room" if prefill else SGLANG_DEFAULT
         policy = Known.of(word, ranks.origin, how="defaulted")
-        return _router(plan, policy, SGLANG_METHODS[word], ranks)
+        found = _router(plan, policy, SGLANG_METHODS[word], ranks)
+        return replace(found, offers=tuple(_apart(plan)))
     if word is None or word not in SGLANG_METHODS:
         return None
     policy = Known.of(word, stated.origin)
     return _router(plan, policy, SGLANG_METHODS[word], ranks.or_default(Known.of(1)))
+
+
+SERVER: Final = "sglang.launch_server"
+ROUTED: Final = "sglang_router.launch_server"
+ONE_ENGINE: Final = ("--enable-dp-attention", "--attn-dp-size", "--attention-data-parallel-size",
+                     "--nnodes", "--dist-init-addr", "--disaggregation-mode")  # fmt: skip
+"""Options of ranks that are parts of one engine, of one that spans nodes, of half a request."""
+
+
+def _apart(plan: ServingPlan) -> Iterator[Offer]:
+    """The router's own launcher, which takes the same options and starts a server for each rank.
+
+    sgl-project/sglang, sgl-router/README.md: "a drop-in replacement for the existing `--dp-size`".
+    """
+    words = [word.value for word in plan.argv]
+    names = {(word or "").partition("=")[0].replace("_", "-") for word in words}
+    site = plan.sites.get("module")
+    if site is None or SERVER not in words or None in words or names & {*ONE_ENGINE}:
+        return
+    yield Offer(
+        cures="routing", value=ROUTED, site=site,
+        title=f"`{ROUTED}`, where sglang-router is installed: a server for each rank behind a"
+        " router that looks at prefixes and load",
+        delta={"routing": "prefix-aware"},
+    )  # fmt: skip
 
 
 def option(argv: Sequence[Text], name: str) -> Text | None:

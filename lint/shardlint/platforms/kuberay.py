@@ -116,8 +116,8 @@ def policy(router_class: str | None) -> tuple[str, frozenset[str] | None]:
     """The policy by which Serve chooses a replica, and what it looks at.
 
     Without a class it is the shorter queue of two; of a class of somebody's own that is not known.
-    Prefix affinity gives way to load where `imbalanced_threshold` is finite, which it is not by
-    itself.
+    Prefix affinity gives way to load where `imbalanced_threshold` is finite, which it is by itself
+    in older releases only.
     """
     name = (router_class or "PowerOfTwoChoices").rpartition(".")[2].rpartition(":")[2]
     for known, looks in AWARENESS.items():
@@ -128,11 +128,18 @@ def policy(router_class: str | None) -> tuple[str, frozenset[str] | None]:
 
 AFFINITY = "ray.serve.llm.request_router.PrefixCacheAffinityRouter"
 
+UNBOUNDED_SINCE = "2.54"
+UNBOUNDED_NOTE = f"Ray is of release {UNBOUNDED_SINCE} or newer, in which nothing bounds affinity"
+BOUND = "10"
+"""`imbalanced_threshold` as it was by default before 2.54 (ray 2.51.0, 2.53.0 and 2.54.0, PyPI:
+`ray/llm/_internal/serve/routing_policies/prefix_aware/prefix_aware_router.py`)."""
+
 AWARENESS = MappingProxyType(
     {
         "PrefixCacheAffinityRouter": ("prefix",),
         "KVAwareRouter": ("prefix", "kv", "load"),
         "ConsistentHashRouter": ("session",),
         "PowerOfTwoChoices": ("load",),
+        "RoundRobinRouter": (),
     }
 )

@@ -70,8 +70,21 @@ ROUTING: Mapping[str, frozenset[str]] = MappingProxyType({
     "session": frozenset({"session"}),
     "prefixaware": frozenset({"prefix"}),
     "kvaware": frozenset({"kv", "prefix"}),
+    "disaggregated_prefill": frozenset(),
+    "disaggregated_prefill_orchestrated": frozenset(),
 })  # fmt: skip
-"""What the choice of a replica looks at; of other words nothing is said."""
+"""What the choice of a replica looks at; of other words nothing is said.
+
+Of the servers of a part, `disaggregated_prefill` takes the first that it finds, the other one each
+in its turn.
+"""
+
+SPILLS = ("kvaware",)
+"""Policies that go by the load where fewer tokens are held than all but a threshold."""
+
+FIRST = "disaggregated_prefill"
+PARTED = (FIRST, "disaggregated_prefill_orchestrated")
+"""Policies by which each request goes to a server that computes prompts and to one that goes on."""
 
 DEFAULT_ROUTING = "roundrobin"
 

@@ -88,9 +88,8 @@ class Frontend:
             namespace=of.object.string("metadata", "namespace"),
             policy=policy,
             explicit=policy.how == "stated" and policy.is_known,
-            awareness=frozenset({"load"})
-            if policy.only == "kv" and "--load-aware" in self.words
-            else dynamo.ROUTING.get(policy.only or "", frozenset()),
+            awareness=self._looks(),
+            ranks=policy.only == "kv",
             sure=known,
             chooses="elsewhere" if policy.only == "direct" else "replicas",
             backends=tuple(plan.id for plan in behind),
@@ -101,6 +100,13 @@ class Frontend:
             offers=tuple(self._offers()),
             anchors=(of.object.span, of.node.span),
         )
+
+    def _looks(self) -> frozenset[str]:
+        """What the mode looks at: without events it goes by what it has routed itself."""
+        looks = dynamo.ROUTING.get(self.policy.only or "", frozenset())
+        if self.policy.only == "kv" and "--load-aware" in self.words:
+            return frozenset({"load"})
+        return looks - {"kv"} if self.words & {*PREDICTS} else looks
 
     def _replicas(self) -> Known[int]:
         place = self.of.node.pair("replicas")

@@ -1,19 +1,22 @@
 """The configuration of an endpoint picker: which scorers choose, and what they look at.
 
 Facts of routing, section 3 (llm-d/llm-d-router, `pkg/epp/config`, and its predecessors). A plugin
-without a name goes by its type; a scorer without a weight weighs 1; without profiles there is one
-of all that is declared; a random picker takes no notice of scores.
+without a name goes by its type; a scorer without a weight weighs 1, one with a weight of 0 has no
+say; without profiles there is one of all that is declared; a random picker takes no notice of
+scores. What reads requests, admits them or fetches data is no part of a profile's choice.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from shardlint.known import Known
 from shardlint.plan import Offer, Refusal
-from shardlint.readers.edits import MadeSite, add_item
+from shardlint.readers.edits import MadeSite, TextSite, add_item
+from shardlint.readers.keyed import KeySite
 from shardlint.readers.yaml_tree import Node
 from shardlint.record import record
 from shardlint.source import Edit
@@ -36,16 +39,28 @@ LOOKS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "latency-scorer": frozenset({"load"}),
     "session-affinity-scorer": frozenset({"session"}),
     "session-affinity-filter": frozenset({"session"}),
+    "utilization-filter": frozenset({"load"}),
+    "slo-headroom-tier-filter": frozenset({"load"}),
+    "mm-embeddings-cache-scorer": frozenset(),
+    "header-label-affinity-scorer": frozenset(),
     "lora-affinity-scorer": frozenset(),
     "context-length-aware-scorer": frozenset(),
     "context-length-aware": frozenset(),
     "topology-affinity-scorer": frozenset(),
+    "dyn-decode-scorer": frozenset({"prefix", "kv", "load"}),
+    "dyn-prefill-scorer": frozenset({"prefix", "kv", "load"}),
 })  # fmt: skip
-"""What known plugins look at. Of a scorer that is not here nothing is known."""
+"""What known plugins look at. Of a scorer that is not here nothing is known.
+
+The last two are Dynamo's, whose KV router chooses there (ai-dynamo/dynamo, recipes with `gaie`).
+"""
 
 PRODUCER: Final = "precise-prefix-cache-producer"
 EVENTS: Final = "endpoint-notification-source"
 RANDOM: Final = "random-picker"
+DEFAULT_PICKER: Final = "max-score-picker"
+PICKERS: Final = (RANDOM, DEFAULT_PICKER, "weighted-random-picker")
+"""Without scores, each of them takes any."""
 
 
 @record(kw_only=True)
@@ -62,42 +77,28 @@ class Picker:
 def picker(config: Node) -> Picker:
     """What a map of kind EndpointPickerConfig says."""
     declared = dict(_declared(config))
-    profiles = _profiles(config, declared)
-    used = [name for profile in profiles for name in profile.names]
-    if not any(_is_scorer(declared.get(name, name)) or declared.get(name, name) in LOOKS
-               for name in used):  # fmt: skip
-        return _without_scorers(config, declared, used)
-    types = [declared.get(name, name) for profile in profiles for name in profile.counted(declared)]
-    scorers = list(dict.fromkeys(kind for kind in types if _is_scorer(kind)))
-    aware = frozenset().union(*(LOOKS.get(kind, frozenset()) for kind in types))
-    if "prefix" in aware and _by_events(config):
-        aware |= {"kv"}
-    words = "+".join(scorers) or RANDOM
-    place = profiles[0].place(scorers[0] if scorers else RANDOM) or config
-    return Picker(
-        policy=Known.of(words, place.origin),
-        explicit=True,
-        awareness=aware,
-        sure=all(kind in LOOKS for kind in scorers),
-        offers=tuple(_offers(config, declared, profiles, aware)),
-    )
-
-
-def _without_scorers(config: Node, declared: Mapping[str, str], used: list[str]) -> Picker:
-    """Nothing but a picker: it takes any; with no plugin at all the default is filled in."""
     if not declared:
         return Picker(
             policy=Known.of(DEFAULT, config.origin, how="defaulted"),
             explicit=False,
             awareness=frozenset({"prefix", "load"}),
         )
-    sure = all(kind.endswith(("-picker", "-filter", "-handler")) for kind in declared.values())
-    picks = next((name for name in used if declared.get(name, name).endswith("-picker")), RANDOM)
+    profiles = _profiles(config, declared)
+    types = [declared.get(name, name) for profile in profiles for name in profile.counted(declared)]
+    scorers = list(dict.fromkeys(kind for kind in types if _is_scorer(kind)))
+    aware = frozenset().union(*(LOOKS.get(kind, frozenset()) for kind in types))
+    if "prefix" in aware and _by_events(config):
+        aware |= {"kv"}
+    picks = next((kind for kind in types if kind.endswith("-picker")), DEFAULT_PICKER)
+    place = profiles[0].place(scorers[0] if scorers else picks) or config
+    # A scorer that is not known takes nothing from those that look at both.
+    both = {"prefix", "load"} <= aware
     return Picker(
-        policy=Known.of(declared.get(picks, picks), config.origin),
+        policy=Known.of("+".join(scorers) or picks, place.origin),
         explicit=True,
-        awareness=frozenset(),
-        sure=sure,
+        awareness=aware,
+        sure=both or (picks in PICKERS and all(kind in LOOKS for kind in scorers)),
+        offers=tuple(_offers(config, declared, profiles, aware)),
     )
 
 
@@ -114,24 +115,28 @@ def _declared(config: Node) -> Iterator[tuple[str, str]]:
 
 @record
 class _Profile:
-    """One scheduling profile: its list of plugins, and their names in order."""
+    """One scheduling profile: its list of plugins, their names in order, and those that weigh 0."""
 
     node: Node | None
     names: tuple[str, ...]
+    weightless: frozenset[str] = frozenset()
 
     def counted(self, declared: Mapping[str, str]) -> tuple[str, ...]:
         """The plugins that have a say."""
         kinds = {declared.get(name, name) for name in self.names}
-        if RANDOM not in kinds:
-            return self.names
-        return tuple(name for name in self.names if not _is_scorer(declared.get(name, name)))
+        mute = set(self.names) if RANDOM in kinds else self.weightless
+        return tuple(name for name in self.names
+                     if name not in mute or not _is_scorer(declared.get(name, name)))  # fmt: skip
 
     def place(self, name: str) -> Node | None:
         """Where a plugin is referred to."""
-        for item in self.node.items if self.node is not None else ():
-            if (found := item.get("pluginRef")) is not None and found.value == name:
-                return found
-        return self.node
+        row = self.row(name)
+        return row.get("pluginRef") if row is not None else self.node
+
+    def row(self, name: str) -> Node | None:
+        """The entry that refers to a plugin."""
+        rows = self.node.items if self.node is not None else ()
+        return next((row for row in rows if row.string("pluginRef") == name), None)
 
 
 def _profiles(config: Node, declared: Mapping[str, str]) -> list[_Profile]:
@@ -140,9 +145,14 @@ def _profiles(config: Node, declared: Mapping[str, str]) -> list[_Profile]:
     for item in listed.items if listed is not None else ():
         plugins = item.get("plugins")
         rows = plugins.items if plugins is not None else ()
-        names = tuple(name for row in rows if (name := row.string("pluginRef")) is not None)
-        found.append(_Profile(plugins, names))
+        named = [(name, row) for row in rows if (name := row.string("pluginRef")) is not None]
+        weightless = frozenset(name for name, row in named if _is_zero(row.string("weight")))
+        found.append(_Profile(plugins, tuple(name for name, _ in named), weightless))
     return found or [_Profile(config.get("plugins"), tuple(declared))]
+
+
+def _is_zero(weight: str | None) -> bool:
+    return weight is not None and re.fullmatch(r"0+(\.0*)?", weight) is not None
 
 
 def _by_events(config: Node) -> bool:
@@ -179,24 +189,44 @@ def _with_scorer(
     weight: str,
     word: str,
 ) -> Offer:
+    deaf = RANDOM in {declared.get(name, name) for profile in profiles for name in profile.names}
+
     def made(_value: str) -> list[Edit] | Refusal:
-        edits: list[Edit] = []
+        steps: list[list[Edit] | Refusal] = []
         if scorer not in declared:
-            added = _added(config.get("plugins"), {"type": scorer})
-            if isinstance(added, Refusal):
-                return added
-            edits += added
+            steps.append(_added(config.get("plugins"), {"type": scorer}))
         for profile in profiles if config.get("schedulingProfiles") is not None else ():
-            if scorer in profile.names or not profile.names:
-                continue
-            added = _added(profile.node, {"pluginRef": scorer, "weight": weight})
-            if isinstance(added, Refusal):
-                return added
-            edits += added
+            if profile.names and (row := profile.row(scorer)) is None:
+                steps.append(_added(profile.node, {"pluginRef": scorer, "weight": weight}))
+            elif profile.names and row is not None and scorer in profile.weightless:
+                steps.append(KeySite(row, "weight").set(weight))
+        if deaf:
+            steps.append(_listening(config, profiles))
+        edits: list[Edit] = []
+        for step in steps:
+            if isinstance(step, Refusal):
+                return step
+            edits += step
         return edits or Refusal("nothing is left to add")
 
-    return Offer(cures="routing", title=f"`{scorer}` with weight {weight}",
+    instead = f", and `{DEFAULT_PICKER}` for `{RANDOM}`, which takes no notice of scores"
+    return Offer(cures="routing", title=f"`{scorer}` with weight {weight}{instead * deaf}",
                  delta={"routing": word, "scorer": scorer}, site=MadeSite(made))  # fmt: skip
+
+
+def _listening(config: Node, profiles: list[_Profile]) -> list[Edit] | Refusal:
+    """The picker that goes by the scores in place of the random one, also where it is named."""
+    listed = config.get("plugins")
+    texts = []
+    for row in listed.items if listed is not None else ():
+        kind = row.get("type")
+        if kind is not None and kind.value == RANDOM:
+            texts.append(kind.text())
+            if row.get("name") is None:
+                refs = [found.get("pluginRef") for profile in profiles
+                        if (found := profile.row(RANDOM)) is not None]  # fmt: skip
+                texts += [ref.text() for ref in refs if ref is not None]
+    return TextSite(tuple(texts)).set(DEFAULT_PICKER)
 
 
 def _added(node: Node | None, entry: dict[str, str]) -> list[Edit] | Refusal:

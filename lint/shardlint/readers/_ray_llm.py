@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from shardlint.plan import (
     Router,
     ServingPlan,
     Site,
+    version,
 )
 from shardlint.platforms import kuberay
 from shardlint.plugins import ReadContext
@@ -290,7 +292,8 @@ class Config:
         unknown = placeholder(word) if word is not None else None
         policy, looks = kuberay.policy(None if unknown else word)
         awareness = looks or frozenset()
-        if awareness == {"prefix"} and self._bounded():
+        bounded = self._bounded() if awareness == {"prefix"} else True
+        if awareness == {"prefix"} and bounded:
             awareness |= {"load"}
         origin = named.origin if named is not None else plan.fleet.replicas.origin or plan.origin
         return Router(
@@ -308,25 +311,35 @@ class Config:
             awareness=awareness,
             sure=looks is not None and unknown is None,
             engines=True,
+            assumes=() if bounded is not None else (kuberay.UNBOUNDED_NOTE,),
             anchors=plan.anchors,
             suppressed=plan.suppressed,
             offers=tuple(self._offers(awareness)),
         )
 
-    def _bounded(self) -> bool:
-        """A difference of queues from which load counts more than affinity is stated."""
+    def _bounded(self) -> bool | None:
+        """A difference of queues from which load counts more than affinity is stated, or set by
+        the release; None: that is not known."""
         key = ("deployment_config", "request_router_config", "request_router_kwargs")
         found = self.node.string(*key, "imbalanced_threshold")
-        return found is not None and "inf" not in found.lower()
+        if found is not None:
+            return "inf" not in found.lower()
+        cluster = self.place.cluster
+        head = cluster.head if cluster is not None else None
+        image = image_of(head.container).only if head is not None else None
+        tag = re.search(r":v?(\d+\.\d+)", image or "")
+        release, since = version(tag[1]) if tag else None, version(kuberay.UNBOUNDED_SINCE)
+        return release < since if release is not None and since is not None else None
 
     def _offers(self, awareness: frozenset[str]) -> Iterator[Offer]:
         """Affinity to prefixes that gives way to load."""
-        bound, limit = "imbalanced_threshold", "10"
+        bound, limit = "imbalanced_threshold", kuberay.BOUND
         key = ("deployment_config", "request_router_config")
         if awareness == {"prefix"}:
             site: Site = PathSite(self.node, (*key, "request_router_kwargs", bound))
-            yield Offer(cures="routing", title=f"`{bound}: {limit}`", value=limit,
-                        delta={"routing": "prefix-aware", bound: 10}, site=site)  # fmt: skip
+            delta = {"routing": "prefix-aware", bound: int(limit)}
+            yield Offer(cures="routing", title=f"`{bound}: {limit}`", value=limit, delta=delta,
+                        site=site)  # fmt: skip
         elif not awareness & {"prefix", "kv"}:
             yield Offer(
                 cures="routing", title=f"PrefixCacheAffinityRouter with `{bound}: {limit}`",
@@ -338,7 +351,7 @@ class Config:
         stated = found.get("request_router_config") if found is not None else None
         tree: Tree = {
             "request_router_class": kuberay.AFFINITY,
-            "request_router_kwargs": {"imbalanced_threshold": "10"},
+            "request_router_kwargs": {"imbalanced_threshold": kuberay.BOUND},
         }
         if stated is not None:
             return Refusal("request_router_config is written already")

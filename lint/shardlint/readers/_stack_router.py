@@ -7,37 +7,47 @@ Read in vllm-project/production-stack at a6c01db: `helm/values.yaml`, `src/vllm_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from shardlint.known import Known, Text
-from shardlint.plan import Offer, Refusal, Refused, Router, ServingPlan
+from shardlint.plan import Offer, Refusal, Refused, Remark, Router, ServingPlan
 from shardlint.platforms import production_stack as chart
 from shardlint.readers.edits import JointSite, MadeSite, Tree, add_entry
-from shardlint.readers.keyed import KeySite
+from shardlint.readers.keyed import KeySite, one_process
 from shardlint.readers.pods import Owner
 from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Edit, Origin, Span
 
 LOGIC, LEAST, KEY = "routingLogic", "prefixMinMatchLength", "sessionKey"
-ENOUGH = "512"
-"""Characters of a match below which the load decides: four of the chunks that are compared."""
+ENOUGH = "128"
+"""Characters of a match below which the load decides: one of the chunks that are compared, the
+least that counts (`chunk_size` of `prefix/hashtrie.py`)."""
 
-HEADER = "x-session-id"
+TITLE = (
+    f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`, better more than the prompt that all"
+    " requests share"
+)
+HEADER = "x-user-id"
+"""The header of the project's own examples (`tutorials/assets`)."""
+
 NO_KEY = "Session key must be provided when using session routing logic."
 
 
 def of_values(root: Node, path: str, plans: list[ServingPlan]) -> Iterator[Router]:
     """The router of a release, which there is unless it is switched off."""
     spec = root.get("routerSpec")
-    if _is_false(spec.get("enableRouter") if spec is not None else None) or not plans:
+    place = spec.pair(LOGIC) if spec is not None else None
+    off = _is_false(spec.get("enableRouter") if spec is not None else None)
+    if off or not (plans or place is not None):
         return
     key, engines = root.pair("servingEngineSpec") or (root, root)
-    place = spec.pair(LOGIC) if spec is not None else None
     origin = place[0].origin if place is not None else (spec or key).origin
     known = _policy(place).only in chart.ROUTING
     yield _router(
         root, spec, f"{path}/routerSpec", "production-stack-router", "router", origin,
         backends=tuple(plan.id for plan in plans) if known else (),
         anchors=((spec or engines).span,),
+        engines=bool(plans),
         more=tuple(_caching(engines)),
     )  # fmt: skip
 
@@ -53,12 +63,13 @@ def of_object(node: Node, path: str) -> Iterator[Router]:
     origin = place[1].origin if place is not None else (name or node).origin
     found = spec.string("serviceDiscovery") in (None, "k8s")
     labels = chart.selector(spec.string("k8sLabelSelector") or "") if found else None
-    yield _router(
+    router = _router(
         node, spec, f"{path}/spec", "production-stack-router",
         "/".join(part for part in (owner.namespace, owner.name) if part) or "router", origin,
         selector=labels if _policy(place).only in chart.ROUTING else None,
         namespace=owner.namespace, suppressed=owner.suppressed(), anchors=(node.span,),
     )  # fmt: skip
+    yield replace(router, remarks=tuple(_unkeyed(spec)))
 
 
 def _router(
@@ -74,6 +85,7 @@ def _router(
     namespace: str | None = None,
     suppressed: Mapping[str, Origin] | None = None,
     anchors: tuple[Span, ...] = (),
+    engines: bool = True,
     more: tuple[Offer, ...] = (),
 ) -> Router:
     place = spec.pair(LOGIC) if spec is not None else None
@@ -94,15 +106,17 @@ def _router(
         explicit=place is not None,
         awareness=awareness,
         sure=policy.only in chart.ROUTING,
-        engines=True,
-        backends=backends,
-        selector=selector or {},
+        engines=engines and policy.only != chart.FIRST,
+        backends=backends if policy.only != chart.FIRST else (),
+        selector=(selector if policy.only != chart.FIRST else None) or {},
+        spills=policy.only in chart.SPILLS,
         state="process" if policy.only == "prefixaware" else None,
         replicas=integer(spec.get("replicaCount") or spec.get("replicas"))
         if spec is not None else Known.unset(),
         anchors=anchors,
         suppressed=suppressed or {},
-        offers=(*_offers(root, spec, awareness), *more),
+        offers=(*_offers(root, spec, awareness), *_alone(spec), *more)
+        if policy.only not in chart.PARTED else (),
     )  # fmt: skip
 
 
@@ -125,11 +139,18 @@ def _is_false(node: Node | None) -> bool:
 
 def _offers(root: Node, spec: Node | None, awareness: frozenset[str]) -> Iterator[Offer]:
     """Prefixes with a bound from which the load decides, else sessions by a header."""
+    if spec is not None and _keyless(spec) is not None:
+        yield Offer(
+            cures="session_key", title=f"`{KEY}: {HEADER}`, the header that your clients send",
+            delta={"session_key": HEADER}, site=_Keys(root, spec, {KEY: HEADER}).site,
+        )  # fmt: skip
+        instead = {LOGIC: "prefixaware", LEAST: ENOUGH}
+        yield Offer(cures="session_key", title=TITLE, delta={"routing": "prefix-aware"},
+                    site=_Keys(root, spec, instead).site)  # fmt: skip
     if "prefix" in awareness and awareness & {"load", "kv"}:
         return
     bounded = {LOGIC: "prefixaware", LEAST: ENOUGH}
-    title = f"`{LOGIC}: prefixaware` with `{LEAST}: {ENOUGH}`"
-    yield Offer(cures="routing", title=title, delta={"routing": "prefix-aware"},
+    yield Offer(cures="routing", title=TITLE, delta={"routing": "prefix-aware"},
                 site=_Keys(root, spec, bounded).site)  # fmt: skip
     if "prefix" not in awareness and "session" not in awareness:
         sticky = {LOGIC: "session", KEY: HEADER}
@@ -138,6 +159,12 @@ def _offers(root: Node, spec: Node | None, awareness: frozenset[str]) -> Iterato
             " your clients send", site=_Keys(root, spec, sticky).site,
             delta={"routing": "session-hash", "session_key": HEADER},
         )  # fmt: skip
+
+
+def _alone(spec: Node | None) -> Iterator[Offer]:
+    for key in ("replicaCount", "replicas") if spec is not None else ():
+        assert spec is not None
+        yield from one_process(spec, key)
 
 
 class _Keys:
@@ -158,6 +185,10 @@ class _Keys:
         if len(absent) > 1 and not self.spec.flow:
             return Refusal("more than one key would be written at one place")
         for key, value in self.keys.items():
+            node = self.spec.get(key)
+            if node is not None and node.style in ("'", '"') and not (node.value or node.alias):
+                edits.append(Edit(node.source.name, node.span, value))  # in place of the quotes
+                continue
             made = KeySite(self.spec, key).set(value)
             if isinstance(made, Refusal):
                 return made
@@ -194,16 +225,22 @@ def _caching(engines: Node) -> Iterator[Offer]:
 # ------------------------------------------------------------------------------------ refusals
 
 
+def _keyless(spec: Node) -> tuple[Node, Node] | None:
+    """The policy `session` as it is written, where nothing names the header of a session."""
+    place = spec.pair(LOGIC)
+    if place is None or place[1].value != "session" or (spec.string(KEY) or ""):
+        return None
+    extra = spec.get("extraArgs")
+    if extra is not None and "session-key" in extra.source.text[extra.span.start : extra.span.end]:
+        return None
+    return place
+
+
 def refused(root: Node) -> Iterator[Refused]:
     """The router does not start with `session` and no key to tell sessions by."""
     spec = root.get("routerSpec")
-    place = spec.pair(LOGIC) if spec is not None else None
-    if spec is None or place is None or place[1].value != "session":
-        return
-    if _is_false(spec.get("enableRouter")) or (spec.string(KEY) or ""):
-        return
-    extra = spec.get("extraArgs")
-    if extra is not None and "session-key" in root.source.text[extra.span.start : extra.span.end]:
+    place = _keyless(spec) if spec is not None else None
+    if spec is None or place is None or _is_false(spec.get("enableRouter")):
         return
     empty = any(key.value == KEY for key, _ in spec.pairs)
     yield Refused(
@@ -214,4 +251,16 @@ def refused(root: Node) -> Iterator[Refused]:
         certain=empty,
         by="the production stack's router",
         remedy=f"{KEY}: the header that carries the session",
+        cures="session_key",
     )
+
+
+def _unkeyed(spec: Node) -> Iterator[Remark]:
+    """The same of an object VLLMRouter, whose operator hands on what it says and nothing else."""
+    if (place := _keyless(spec)) is not None:
+        yield Remark(
+            kind="session-key", at=place[1].origin, severity="error",
+            message=f"`{LOGIC}: session` without `{KEY}`: the router stops at its start"
+            f" ('{NO_KEY}')",
+            help=f"`{KEY}` with the header that carries the session",
+        )  # fmt: skip

@@ -2,13 +2,15 @@
 
 Facts of routing, section 4 (vllm-project/aibrix, gateway-plugins.rst and pkg/plugins/gateway at
 e3e10f9). `lockedRoutingStrategy` counts before the profile's `routingStrategy`; a request may name
-another profile or strategy in a header.
+another profile or strategy in a header. `pd` chooses among servers of prompts by their prefixes and
+what they have to do, unless `prefillScorePolicy` says otherwise (algorithms/pd/prefill_scorer.go).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -29,13 +31,14 @@ AWARE: Final[dict[str, frozenset[str]]] = {
     "random": frozenset(), PREFIX: frozenset({"prefix", "load"}),
     "prefix-cache-preble": frozenset({"prefix", "load"}),
     "session-affinity": frozenset({"session"}),
+    "pd": frozenset({"prefix", "load"}),
     **dict.fromkeys(
         ("least-request", "least-busy-time", "least-latency", "least-kv-cache", "least-gpu-cache",
          "least-utilization", "throughput", "power-of-two", "vtc-basic", "slo", "slo-pack-load",
          "slo-least-load", "slo-least-load-pulling"), frozenset({"load"}),
     ),
 }  # fmt: skip
-MAX_DEPTH: Final = 12
+MAX_DEPTH: Final = 16
 VARIABLE: Final = "ROUTING_ALGORITHM"
 _WORDS = re.compile(rf"{re.escape(ANNOTATION)}|\b{VARIABLE}\b")
 
@@ -69,6 +72,8 @@ def _annotated(node: Node, path: str, depth: int) -> Iterator[tuple[Node, Node, 
         yield node, found, f"{path}/annotations"
     for key, value in node.entries():
         yield from _annotated(value, f"{path}/{key.value}", depth + 1)
+    for at, item in enumerate(node.items):
+        yield from _annotated(item, f"{path}/{at}", depth + 1)
 
 
 def _router(node: Node, metadata: Node, value: Node, path: str) -> Router | None:
@@ -81,7 +86,11 @@ def _router(node: Node, metadata: Node, value: Node, path: str) -> Router | None
     )
     if stated is None:
         return None
-    return _made(node, metadata, stated, value, path)
+    made = _made(node, metadata, stated, value, path)
+    scores = config.string("profiles", profile, "routingConfig", "prefillScorePolicy")
+    if stated.value == "pd" and scores == "least_request":
+        made = replace(made, awareness=frozenset({"load"}), offers=())
+    return made
 
 
 def _variables(node: Node, path: str) -> Iterator[tuple[Node, str]]:

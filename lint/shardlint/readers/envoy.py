@@ -181,8 +181,17 @@ def _keyless(word: str, policy: Known[str]) -> Remark:
 
 
 def _addresses(cluster: Node) -> Iterator[str]:
-    for node in cluster.walk():
+    """The endpoints of a cluster, also where they are those of another one by an alias."""
+    todo = [part for key in ("load_assignment", "hosts") if (part := cluster.get(key)) is not None]
+    seen: set[int] = set()
+    while todo:
+        node = todo.pop(0)
+        if id(node.pairs or node.items) in seen:
+            continue
+        seen.add(id(node.pairs or node.items))
         address = node.string("address") if node.kind == "map" else None
         if address is not None:
             port = node.string("port_value")
             yield f"{address}:{port}" if port else address
+        todo += [value for _, value in node.entries() if value.kind != "scalar"]
+        todo += [item for item in node.items if item.kind != "scalar"]

@@ -1,4 +1,5 @@
-"""Routers that a command starts: SGLang's and its successors, vLLM's, the production stack's.
+"""Routers that a command starts: SGLang's and its successors, vLLM's, the production stack's,
+Dynamo's frontend.
 
 Facts of routing, sections 1 and 4 (sglang-router 0.3.2, smg 1.13.0, vllm-router 0.1.17, PyPI;
 vllm-project/production-stack at a6c01db). Two command lines are called `vllm-router`: the one with
@@ -11,17 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from shardlint.known import Known, Text
 from shardlint.plan import Offer, Router
-from shardlint.platforms import production_stack
+from shardlint.platforms import dynamo, production_stack
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import _dynamo_command
 from shardlint.readers.docker import container
 from shardlint.readers.edits import TextSite
-from shardlint.readers.objects import read_objects
+from shardlint.readers.keyed import one_process
+from shardlint.readers.objects import kind_of, read_objects
 from shardlint.readers.plans import process_of, processes
 from shardlint.readers.pods import Owner, added, string_map
 from shardlint.readers.yaml_files import yaml_like
@@ -31,7 +35,7 @@ from shardlint.source import Mapped, Origin, Source, Span
 
 NAMES: Final = re.compile(
     r"sglang[_-]router|sgl[_-](?:model[_-])?(?:router|gateway)|vllm[_-]router|\bsmg\b|"
-    r"lmstack-router|--routing-logic|\bcache_aware\b"
+    r"lmstack-router|--routing-logic|\bcache_aware\b|\bdynamo\.frontend\b|--worker-urls"
 )
 SCRIPTS: Final = (".sh", ".bash", ".zsh", ".ksh")
 SHEBANG: Final = re.compile(r"#!.*\b(ba|da|z|k|a)?sh\b")
@@ -44,6 +48,12 @@ POLICIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "consistent_hash": frozenset({"session"}), "consistent_hashing": frozenset({"session"}),
     "sticky_least_loaded": frozenset({"session", "load"}), "manual": frozenset({"session"}),
 })  # fmt: skip
+RANKS: Final = ("--dp-aware", "--intra-node-data-parallel-size")
+"""Options by which a router sends to a rank of an engine (facts of routing, section 2)."""
+
+MESH: Final = "--enable-mesh"
+"""Processes of SMG tell each other what they have seen (lightseekorg/smg, deploy/helm/smg)."""
+
 LEARNS: Final = ("cache_aware", "prefixaware", "manual")
 """Policies that keep in one process what they have seen."""
 
@@ -85,14 +95,23 @@ def _is_script(source: Source) -> bool:
 
 @record
 class _Command:
-    """A router's own words, and whether it is the production stack's.
+    """A router's own words, and whether it is the production stack's or Dynamo's.
 
     `launches`: it starts the engines too, whose options stand beside its own, which have a prefix.
     """
 
     words: tuple[Text, ...]
-    stack: bool
+    stack: bool = False
     launches: bool = False
+    dynamo: bool = False
+    env: Mapping[str, Text] = field(default_factory=lambda: MappingProxyType({}))
+    workers: Known[int] = Known.unset()
+
+    @property
+    def kind(self) -> str:
+        if self.dynamo:
+            return "dynamo-frontend"
+        return "production-stack-router" if self.stack else "gateway-router"
 
     @property
     def prefix(self) -> str:
@@ -127,6 +146,7 @@ class _Command:
 
 def _command(argv: Sequence[Text]) -> _Command | None:
     """The router that these words start."""
+    argv = _behind_env(argv)
     words = [word.value or "" for word in argv]
     for at, word in enumerate(words[:8]):
         name = PurePosixPath(word).name
@@ -137,8 +157,36 @@ def _command(argv: Sequence[Text]) -> _Command | None:
             return _Command(rest, stack=True)
         if (module and _MODULES.fullmatch(word)) or (not module and _PROGRAMS.fullmatch(name)):
             launches = module and word == "sglang_router.launch_server"
-            return _Command(rest, stack=False, launches=launches)
+            return _Command(rest, launches=launches)
+        if module and _dynamo_command.MODULE.fullmatch(word):
+            return _Command(rest, dynamo=True)
+    if argv and argv[0].value is None:
+        return _unnamed(tuple(argv[1:]))
     return None
+
+
+_SETTING: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+
+
+def _behind_env(argv: Sequence[Text]) -> Sequence[Text]:
+    """The command behind `env` and the variables that it sets."""
+    if not argv or argv[0].value != "env":
+        return argv
+    at = 1
+    while at < len(argv) and (argv[at].value is None or _SETTING.fullmatch(argv[at].value or "")):
+        at += 1
+    return argv[at:]
+
+
+WORKERS: Final = "--worker-urls"
+
+
+def _unnamed(words: tuple[Text, ...]) -> _Command | None:
+    """A program that is filled in elsewhere, by options that no other one has."""
+    found = _Command(words)
+    policy = found.value("--policy")
+    known = policy is not None and policy.value in POLICIES
+    return found if known and found.has(WORKERS) else None
 
 
 def _bare(words: Sequence[Text], image: str) -> _Command | None:
@@ -149,7 +197,7 @@ def _bare(words: Sequence[Text], image: str) -> _Command | None:
     if any((word.value or "").startswith("--routing-logic") for word in words):
         return _Command(tuple(words), stack=True)
     named = re.search(r"vllm-router|sglang-router|sgl-model-gateway|/smg(?::|$)", image)
-    return _Command(tuple(words), stack=False) if named else None
+    return _Command(tuple(words)) if named else None
 
 
 # --------------------------------------------------------------------------------- where it is
@@ -159,23 +207,37 @@ def _in_script(source: Source) -> Iterator[Router]:
     from shardlint.readers.bash import read_script
 
     script = Mapped.slice_of(source.text, Span(0, len(source.text)))
-    for at, command in enumerate(read_script(script, source.name)):
-        process = process_of(command, of_script=False)
+    started = [process_of(item, of_script=False) for item in read_script(script, source.name)]
+    workers = _dynamo_command.workers(started)
+    for at, process in enumerate(started):
         inside = container(process.argv, source, process.env)
         found = _command(process.argv)
         if inside is not None:
             found = _command(inside.argv) or _bare(inside.argv, inside.image.value or "")
         if found is not None:
+            env = inside.env if inside is not None else process.env
+            found = replace(found, env=env, workers=workers)
             yield _router(found, source, f"0:/commands/{at}", process.origin, None, Known.unset())
 
 
 def _in_object(node: Node, path: str) -> Iterator[Router]:
     if node.string("kind") is None and node.string("apiVersion") is None:
         yield from _in_values(node, path)
+    own = kind_of(node)[0] == dynamo.GROUP  # whose frontends are read with their graphs
     replicas = integer(node.get("spec", "replicas"))
     for holder, at in _maps(node, path, 0):
-        if (found := _of_map(holder)) is not None:
-            yield _router(found, node.source, at, holder.origin, node, replicas)
+        if (found := _of_map(holder)) is not None and not (found.dynamo and own):
+            router = _router(found, node.source, at, holder.origin, node, replicas)
+            yield replace(router, names=(*router.names, *_hosts(node, holder, at)))
+
+
+def _hosts(root: Node, holder: Node, path: str) -> tuple[str, ...]:
+    """The names of a service of a compose file in its network."""
+    found = re.fullmatch(r"\d*:/services/([^/]+)", path)
+    if found is None or root.string("kind") is not None:
+        return ()
+    said = (found[1], holder.string("container_name"), holder.string("hostname"))
+    return tuple(dict.fromkeys(name for name in said if name))
 
 
 def _maps(node: Node, path: str, depth: int) -> Iterator[tuple[Node, str]]:
@@ -204,10 +266,20 @@ def _of_map(holder: Node) -> _Command | None:
         elif part.kind == "scalar":
             shell = words and _SHELLS.fullmatch(words[0].value or "")
             words += [part.text()] if shell else _split(part)
-    for process in processes(words, {}, holder.origin):
+    for process in processes(words, _variables(holder), holder.origin):
         if (found := _command(process.argv) or _bare(process.argv, image)) is not None:
-            return found
+            return replace(found, env=process.env)
     return None
+
+
+def _variables(holder: Node) -> dict[str, Text]:
+    """The variables of a container that are written in it."""
+    rows = holder.get("env")
+    return {
+        name: value.text()
+        for row in (rows.items if rows is not None else ())
+        if (name := row.string("name")) is not None and (value := row.get("value")) is not None
+    }
 
 
 def _split(node: Node) -> list[Text]:
@@ -226,7 +298,7 @@ def _router(
     owner: Node | None,
     replicas: Known[int],
 ) -> Router:
-    policy, awareness, sure = _stack(found) if found.stack else _gateway(found)
+    policy, awareness, sure = _policy(found)
     stated = policy.how == "stated"
     of = Owner(node=owner, kind="router", path=path) if owner is not None else None
     targets = tuple(_targets(found))
@@ -234,7 +306,7 @@ def _router(
     return Router(
         id=f"{source.name}#{path}/router",
         name=(of.name if of is not None else "") or "router",
-        kind="production-stack-router" if found.stack else "gateway-router",
+        kind=found.kind,
         file=source.name,
         path=path,
         origin=policy.origin or first,
@@ -245,22 +317,46 @@ def _router(
         sure=sure,
         targets=targets,
         selector=MappingProxyType(dict(_selector(found))),
+        chooses="elsewhere" if found.dynamo and policy.only == "direct" else "replicas",
         choices=_choices(found, targets),
-        state="process" if policy.only in LEARNS else None,
+        state=_state(found, policy),
         replicas=replicas,
         names=(of.name,) if of is not None and of.name else (),
         labels=string_map(owner.get("spec", "template", "metadata", "labels"))
         if owner is not None
         else {},
         engines=True,
+        spills=found.stack and policy.only in production_stack.SPILLS,
+        ranks=(found.dynamo and policy.only == "kv") or any(found.has(name) for name in RANKS),
         anchors=(owner.span if owner is not None else place.span,),
         suppressed=of.suppressed() if of is not None else {},
-        offers=tuple(_offers(found, awareness)),
+        offers=(*_offers(found, awareness), *_alone(owner)),
     )
+
+
+def _policy(found: _Command) -> tuple[Known[str], frozenset[str], bool]:
+    if found.dynamo:
+        stated = found.value(dynamo.ROUTER_OPTION)
+        return _dynamo_command.policy(found.words, stated, found.env)
+    return _stack(found) if found.stack else _gateway(found)
+
+
+def _state(found: _Command, policy: Known[str]) -> Literal["process"] | None:
+    """Whether each process learns for itself."""
+    if found.dynamo:
+        apart = policy.only == "kv" and not _dynamo_command.is_shared(found.words, found.env)
+        return "process" if apart else None
+    return "process" if policy.only in LEARNS and not found.has(MESH) else None
 
 
 def _choices(found: _Command, targets: tuple[str, ...]) -> Known[int]:
     """The engines that it names, or starts: one for each data-parallel rank."""
+    logic = found.value("--routing-logic")
+    if found.stack and logic is not None and logic.value in production_stack.PARTED:
+        return Known.unknown("each part of a request has servers of its own")
+    if found.dynamo:
+        unset: Known[int] = Known.unknown("the workers register themselves")
+        return found.workers.or_default(unset)
     if not found.launches:
         return Known.of(len(targets), how="derived") if targets else Known.unset()
     named = [*found.written("--dp-size"), *found.written("--data-parallel-size")]
@@ -297,6 +393,9 @@ def _stack(found: _Command) -> tuple[Known[str], frozenset[str], bool]:
     if stated is None or stated.value is None or not re.fullmatch(r"[a-z_]+", stated.value):
         return Known.unknown("the routing logic is not known"), frozenset(), False
     looks = production_stack.ROUTING.get(stated.value)
+    least = found.value("--prefix-min-match-length")
+    if stated.value == "prefixaware" and least is not None and least.value not in (None, "0"):
+        looks = frozenset({"prefix", "load"})
     return Known.of(stated.value, stated.place), looks or frozenset(), looks is not None
 
 
@@ -318,9 +417,14 @@ def _selector(found: _Command) -> Iterator[tuple[str, str]]:
                     yield key.strip(), value.strip()
 
 
+def _alone(owner: Node | None) -> Iterator[Offer]:
+    spec = owner.get("spec") if owner is not None else None
+    yield from one_process(spec, "replicas") if spec is not None else ()
+
+
 def _offers(found: _Command, awareness: frozenset[str]) -> Iterator[Offer]:
     stated = found.value("--policy")
-    if not found.stack and stated is not None and not awareness & {"prefix", "kv"}:
+    if found.kind == "gateway-router" and stated is not None and not awareness & {"prefix", "kv"}:
         yield Offer(
             cures="routing", title=f"`{found.prefix}policy {DEFAULT}`", value=DEFAULT,
             delta={"routing": "prefix-aware"}, site=TextSite((stated,)),
@@ -339,6 +443,8 @@ def _in_values(root: Node, path: str) -> Iterator[Router]:
         return
     off = enabled is not None and enabled.lower() == "false"
     word = "kubernetes-service" if off else stated.value
+    meshed = (node.string("mesh", "enabled") or "").lower() == "true"
+    count = node.pair("replicaCount") or node.pair("replicas")
     yield Router(
         id=f"{root.source.name}#{path}/router",
         name="router",
@@ -349,8 +455,9 @@ def _in_values(root: Node, path: str) -> Iterator[Router]:
         policy=Known.of(word, stated.origin, how="defaulted" if off else "stated"),
         explicit=not off,
         awareness=frozenset() if off else POLICIES[stated.value],
-        state="process" if not off and word in LEARNS else None,
-        replicas=Known.unset() if off else integer(node.get("replicaCount")),
+        state="process" if not (off or meshed) and word in LEARNS else None,
+        replicas=Known.unset() if off else integer(count[1]).at(count[0].origin) if count
+        else Known.unset(),
         engines=not off,
         anchors=(node.span,),
         offers=() if off or POLICIES[word] & {"prefix", "kv"} else (

@@ -4,7 +4,8 @@ A template is no YAML. Its actions are covered up, each by as many characters, s
 stays where it is: what stands in a branch or a loop becomes blank, an expression in a line becomes
 a word that is filled in elsewhere, unless `values.yaml` of the chart has a plain value for it. The
 rest is read as the workload that it looks like, and rests on the template all the same: no option
-that is not there is taken for missing, and nothing that is read can be an error.
+that is not there is taken for missing, and nothing that is read can be an error. Of templates of
+Jinja only routers are read.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from shardlint.known import Text
-from shardlint.plan import ServingPlan
+from shardlint.known import Known, Text
+from shardlint.plan import Router, ServingPlan
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.inner_yaml import nodes_of
 from shardlint.readers.kubernetes import GROUPS, POD_SPECS, owner_of
-from shardlint.readers.objects import kind_of, objects
+from shardlint.readers.objects import Object, kind_of, objects, read_object
 from shardlint.readers.plans import finished
 from shardlint.readers.pods import pod_plans
 from shardlint.readers.resting import resting
@@ -27,16 +28,25 @@ from shardlint.readers.yaml_files import read_yaml
 from shardlint.readers.yaml_tree import Node, YamlError, documents
 from shardlint.source import Source
 
-NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl")
-_KEYS = re.compile(r"^[ \t-]*containers:", re.MULTILINE)
-_ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_OPENS = re.compile(r"\{\{-?\s*(?:if|range|with|define|block)\b")
-_ENDS = re.compile(r"\{\{-?\s*end\b")
+JINJA = (".j2", ".jinja", ".jinja2")
+NAMES = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".gotmpl", *JINJA)
+_KEYS = re.compile(
+    r"^[ \t-]*(?:containers|runner):|^kind: *(?:DestinationRule|HTTPRoute|Ingress|InferencePool|"
+    r"ConfigMap|LLMInferenceService\w*|EndpointPickerConfig|VLLMRouter)\b|^ *static_resources:",
+    re.MULTILINE,
+)
+_ACTION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_OPENS = re.compile(
+    r"\{\{-?\s*(?:if|range|with|define|block)\b|\{%[-+]?\s*(?:if|for|macro|call|filter|raw)\b"
+)
+_ENDS = re.compile(r"\{\{-?\s*end\b|\{%[-+]?\s*end\w+")
 _KIND = re.compile(r"^kind:", re.MULTILINE)
+_FIRST = re.compile(r"^[A-Za-z_][\w.-]*:", re.MULTILINE)
 _VALUE = re.compile(
     r"\{\{-?\s*(?:\$?\.Values)((?:\.[A-Za-z_]\w*)+)\s*((?:\|\s*(?:quote|squote|toString|int|"
     r"default\s+(?:\"[^\"{}]*\"|[\w.-]+))\s*)*)-?\}\}"
 )
+_IF_VALUE = re.compile(r"\{\{-?\s*if\s+\$?\.Values((?:\.[A-Za-z_]\w*)+)\s*-?\}\}")
 _DEFAULT = re.compile(r"default\s+(?:\"([^\"{}]*)\"|([\w.-]+))")
 _MARK = re.compile(r"__T(\d*)_*T?__")
 
@@ -54,7 +64,7 @@ class HelmTemplateReader:
 
     def accepts(self, source: Source) -> bool:
         suffix = PurePosixPath(source.name.lower().replace("\\", "/")).suffix
-        named = suffix in NAMES and "{{" in source.text
+        named = suffix in NAMES and ("{{" in source.text or "{%" in source.text)
         return named and _KEYS.search(source.text) is not None
 
     def read(self, source: Source, context: ReadContext) -> ReadResult:
@@ -62,8 +72,12 @@ class HelmTemplateReader:
         if failed is None or failed.skipped is None:
             return ReadResult()
         covered = _Covered(source, _chart_values(source, context))
-        plans = [plan for root, path in covered.roots() for plan in _plans(root, path, context)]
-        return ReadResult(plans=finished(plans), skipped=failed.skipped)
+        roots = list(covered.roots())
+        charted = not source.name.lower().endswith(JINJA)
+        plans = [plan for root, path in roots if charted for plan in _plans(root, path, context)]
+        off = len(roots) == 1 and covered.is_off()
+        routers = tuple(_routers(roots, source.text, context)) if not off else ()
+        return ReadResult(plans=finished(plans), routers=routers, skipped=failed.skipped)
 
 
 def _chart_values(source: Source, context: ReadContext) -> Node | None:
@@ -102,6 +116,52 @@ def _told(plan: ServingPlan) -> ServingPlan:
     return replace(found, name=_MARK.sub("{{...}}", plan.name), labels={}, sites={})
 
 
+def _routers(roots: list[tuple[Node, str]], text: str, context: ReadContext) -> Iterator[Router]:
+    """What all readers find of routers, without what a covered word says, and without offers."""
+    found = [item for root, path in roots for item in objects(root, path)]
+    within = replace(context, siblings=tuple(Object(node, path) for node, path in found))
+    for node, path in found:
+        for router in read_object(node, path, within).routers:
+            yield _open(router, text)
+
+
+POLICIES = re.compile(
+    r"-policy\b|router-mode|ROUTER_MODE|routing-logic|loadBalancer\b|consistentHash|"
+    r"upstream-hash-by|request_router|EndpointPickerConfig|\bscheduler\b"
+)
+"""Words by which a router is told how to choose."""
+
+
+def _open(router: Router, text: str) -> Router:
+    """The values of the chart can overrule what stands here; a part of a selector is none.
+
+    A default is one where no branch of the template says how to choose.
+    """
+    policy = router.policy
+    if not router.explicit and POLICIES.search(text):
+        policy = Known.unknown(MORE, policy.origin)
+    covered = policy.only is not None and _MARK.search(policy.only) is not None
+    if covered or (not policy.is_known and _MARK.search(policy.reason or "")):
+        policy = Known.unknown(FILLED, policy.origin)
+    said = (*router.selector.items(), *router.labels.items())
+    known = not any(_MARK.search(word) for pair in said for word in pair)
+    return replace(
+        router,
+        name=_MARK.sub("{{...}}", router.name),
+        policy=policy.assuming(RENDERED),
+        sure=router.sure and policy.is_known,
+        selector=router.selector if known else {},
+        labels=router.labels if known else {},
+        targets=tuple(word for word in router.targets if not _MARK.search(word)),
+        names=tuple(word for word in router.names if not _MARK.search(word)),
+        picks="" if _MARK.search(router.picks or "") else router.picks,
+        picker="" if _MARK.search(router.picker or "") else router.picker,
+        choices=Known.unknown(RENDERED) if router.choices.is_unset else router.choices,
+        assumes=(*router.assumes, RENDERED),
+        offers=(),
+    )
+
+
 # ------------------------------------------------------------------------------ covering up
 
 
@@ -126,6 +186,25 @@ class _Covered:
                     self._fill(node, match)
             yield root, f"{at}:"
 
+    def is_off(self) -> bool:
+        """The object stands in a branch that the chart's own values do not take."""
+        kind = _KIND.search(self.source.text)
+        open_ones: list[re.Match[str]] = []
+        for match in _ACTION.finditer(self.source.text, 0, kind.start() if kind else 0):
+            if _step(match.group()) > 0:
+                open_ones.append(match)
+            elif _step(match.group()) < 0 and open_ones:
+                open_ones.pop()
+        asked = (_IF_VALUE.fullmatch(match.group()) for match in open_ones)
+        said = (
+            self.values.get(*found[1].strip(".").split("."))
+            for found in asked
+            if found is not None and self.values is not None
+        )
+        return any(
+            node is not None and node.style is None and node.value == "false" for node in said
+        )
+
     def _fill(self, node: Node, match: re.Match[str]) -> None:
         """The value in place of its mark; a scalar with another mark stays filled in elsewhere."""
         marks = _MARK.findall(node.value)
@@ -135,7 +214,7 @@ class _Covered:
     def _text(self) -> str:
         """Blank where a branch or a loop is, and a mark for each expression in a line."""
         text = self.source.text
-        kind = _KIND.search(text)
+        kind = _KIND.search(text) or _FIRST.search(text)
         parts: list[str] = []
         at, depth, base = 0, 0, 0
         for number, match in enumerate(_ACTION.finditer(text)):

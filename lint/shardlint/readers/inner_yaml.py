@@ -7,6 +7,7 @@ an alias), the nodes only point to what they were made from, and refuse to be ed
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from shardlint.readers.yaml_tree import Node, YamlError, documents
@@ -21,7 +22,7 @@ def inner_yaml(node: Node) -> list[Node]:
 
 def _documents(mapped: Mapped, source: Source, literal: bool) -> list[Node]:
     try:
-        roots = documents(Source(source.name, mapped.text))
+        roots = _read(Source(source.name, mapped.text))
     except YamlError as error:
         raise YamlError(str(error), _placed(mapped, error.span)) from None
     for inner in list(nodes_of(roots)):
@@ -30,6 +31,20 @@ def _documents(mapped: Mapped, source: Source, literal: bool) -> list[Node]:
         # A node of an alias is one that shows its place and is not edited there.
         inner.alias = inner.alias or not literal
     return roots
+
+
+_BLANK = re.compile(r"\{\{[^{}\n]*\}\}")
+
+
+def _read(text: Source) -> list[Node]:
+    """The documents; where blanks to fill in break the YAML, with a word in place of each."""
+    try:
+        return documents(text)
+    except YamlError:
+        filled = _BLANK.sub(lambda found: f"__{'T' * (len(found[0]) - 4)}__", text.text)
+        if filled == text.text:
+            raise
+        return documents(Source(text.name, filled))
 
 
 def part_of(mapped: Mapped, source: Source, literal: bool) -> Node | None:

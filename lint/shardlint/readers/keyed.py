@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.known import Text
-from shardlint.plan import Refusal, Site
+from shardlint.plan import Offer, Refusal, Site
 from shardlint.readers.edits import EntrySite, Tree, add_entry
 from shardlint.readers.yaml_tree import Node, placeholder
 from shardlint.record import record
@@ -196,3 +196,10 @@ def _empty(node: Node, key: str) -> Refusal | None:
 def key_sites(node: Node, keys: Mapping[str, str]) -> dict[str, Site]:
     """Sites of fields that stand, or would stand, under these keys of a map, by field."""
     return {field: KeySite(node, key) for field, key in keys.items()}
+
+
+def one_process(holder: Node, key: str) -> Iterator[Offer]:
+    """One process of a router in place of several, where their number is written."""
+    if holder.get(key) is not None:
+        yield Offer(cures="state", title="1 router process", delta={"router_replicas": 1},
+                    site=KeySite(holder, key), value="1")  # fmt: skip

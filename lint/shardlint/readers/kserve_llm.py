@@ -91,7 +91,8 @@ class KServeLLMReader:
                 absorbs=tuple(item.absorbed for item in bases.found),
             )
         if group == GROUP and kind == CONFIG:
-            return ReadResult(plans=tuple(_Service(node, path, None, context).plans()))
+            config = _Service(node, path, None, context)
+            return ReadResult(plans=tuple(config.plans()), routers=tuple(config.routers()))
         return ReadResult()
 
 

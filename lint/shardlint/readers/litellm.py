@@ -3,14 +3,16 @@
 Facts of routing, sections 1 and 4 (BerriAI/litellm, litellm/types/router.py at 0044fbe). No
 strategy looks at prefixes; `optional_pre_call_checks` can make requests stick. Of entries with an
 `order` only those of the lowest get requests, as long as one of them is healthy; two entries with
-one `api_base` are one server with two keys. A configuration is a file or an entry of a ConfigMap.
+one `api_base` are one server with two keys. A configuration is a file, an entry of a ConfigMap, or
+`proxy_config` in the values of LiteLLM's chart or of one that has it as a part.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import replace
+from typing import Final, Literal
 
 from shardlint.known import Known
 from shardlint.links import host_of
@@ -19,9 +21,9 @@ from shardlint.plan import Offer, Refusal, Router
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import MadeSite, Tree, add_entry
 from shardlint.readers.inner_yaml import inner
-from shardlint.readers.objects import read_objects
+from shardlint.readers.objects import elsewhere, read_objects, siblings
 from shardlint.readers.yaml_files import read_yaml, yaml_like
-from shardlint.readers.yaml_tree import Node, placeholder
+from shardlint.readers.yaml_tree import Node, integer, placeholder
 from shardlint.source import Edit, Source
 
 _KEY = re.compile(r"^[ \t]*[\"']?model_list[\"']?:", re.MULTILINE)
@@ -36,6 +38,7 @@ CHECKS: Final[dict[str, frozenset[str]]] = {
     "deployment_affinity": frozenset({"session"}),
     "responses_api_deployment_check": frozenset(),
 }  # fmt: skip
+CHART: Final = "proxy_config"
 STICKY: Final = "session_affinity"
 OWN: Final = frozenset(
     {"openai", "custom_openai", "openai_like", "text-completion-openai", "hosted_vllm", "vllm",
@@ -73,21 +76,60 @@ class LiteLLMReader:
         roots, _ = read_yaml(source)
         return ReadResult(
             routers=tuple(router for at, root in enumerate(roots)
-                          for router in _routers(root, f"{at}:"))
+                          for part in _parts(root, f"{at}:") for router in _routers(*part))
         )  # fmt: skip
 
     def read_object(self, node: Node, path: str, context: ReadContext) -> ReadResult:
         """A configuration by itself, or entries of a ConfigMap."""
         data = node.get("data") if node.string("kind") == "ConfigMap" else None
-        parts = [(node, path)] if data is None else [
-            (root, f"{path}/data/{key.value}")
-            for key, value in data.entries()
-            if "model_list" in value.value and (root := inner(value)) is not None
-        ]  # fmt: skip
-        return ReadResult(routers=tuple(each for part in parts for each in _routers(*part)))
+        if data is None:
+            parts = list(_parts(node, path))
+        else:
+            parts = [
+                (root, f"{path}/data/{key.value}", None)
+                for key, value in data.entries()
+                if "model_list" in value.value and (root := inner(value)) is not None
+            ]
+        found = (router for part in parts for router in _routers(*part))
+        pods = _pods(node, context) if data is not None else Known[int].unset()
+        return ReadResult(
+            routers=tuple(router if pods.is_unset else replace(router, replicas=pods)
+                          for router in found)
+        )  # fmt: skip
 
 
-def _routers(root: Node, path: str) -> Iterator[Router]:
+def _pods(node: Node, context: ReadContext) -> Known[int]:
+    """The replicas of the one Deployment that mounts a ConfigMap for LiteLLM."""
+    name = node.string("metadata", "name") or ""
+    beside = [item.node for item in siblings(context, "Deployment")]
+    found = [
+        item.get("spec", "replicas")
+        for item in beside or [far.node for far in elsewhere(context, "Deployment", name=name)]
+        if (pod := item.get("spec", "template", "spec")) is not None
+        and any("litellm" in (each.string("image") or "") for each in _items(pod, "containers"))
+        and any(each.string("configMap", "name") == name for each in _items(pod, "volumes"))
+    ]
+    return integer(found[0]) if len(found) == 1 and found[0] is not None else Known.unset()
+
+
+def _items(node: Node, key: str) -> list[Node]:
+    found = node.get(key)
+    return found.items if found is not None else []
+
+
+def _parts(root: Node, path: str) -> Iterator[tuple[Node, str, Node | None]]:
+    """The configuration, and those in values of charts, with these values."""
+    yield root, path, None
+    if root.kind != "map" or root.string("kind") is not None:
+        return
+    for key, value in root.entries():
+        if key.value == CHART:
+            yield value, f"{path}/{CHART}", root
+        elif value.kind == "map" and (found := value.get(CHART)) is not None:
+            yield found, f"{path}/{key.value}/{CHART}", value
+
+
+def _routers(root: Node, path: str, values: Node | None = None) -> Iterator[Router]:
     listed = root.get("model_list")
     if listed is None or listed.kind != "list":
         return
@@ -101,7 +143,12 @@ def _routers(root: Node, path: str) -> Iterator[Router]:
     hosted = {name: [item for item in items if _base(item) is not None]
               for name, items in groups.items()}  # fmt: skip
     most = max((_first_in_order(items) for items in hosted.values()), key=len)
-    yield _router(root, path, most, next(iter(groups.values()))[0])
+    router = _router(root, path, most, next(iter(groups.values()))[0])
+    place = values.pair("replicaCount") if values is not None else None
+    count: Known[int] = Known.unset()
+    if place is not None:
+        count = integer(place[1]).at(place[0].origin)
+    yield replace(router, replicas=count)
 
 
 def _base(item: Node) -> str | None:
@@ -171,12 +218,24 @@ def _router(root: Node, path: str, group: list[Node], first: Node) -> Router:
         awareness=AWARE.get(word, frozenset()) | more,
         sure=reason is None and word in AWARE,
         choices=count,
+        state=_state(root, AWARE.get(word, frozenset())),
         targets=tuple(dict.fromkeys(targets)),
         engines=True,
+        serves=tuple(
+            (item.string("model_name") or "", item.string("litellm_params", "model") or "")
+            for item in used[:1]
+        ),
         names=("litellm", "litellm-proxy"),
         anchors=((root.get("router_settings") or shown).span,),
         offers=() if more else (_sticky(root, settings),),
     )
+
+
+def _state(root: Node, looks: frozenset[str]) -> Literal["process"] | None:
+    """Loads are counted by each instance for itself, unless they share a Redis (docs.litellm.ai,
+    proxy/load_balancing)."""
+    text = root.source.text.lower()
+    return "process" if "load" in looks and "redis" not in text else None
 
 
 def _sticky(root: Node, settings: Node | None) -> Offer:

@@ -20,17 +20,22 @@ def extra_words(
     Keys become options as they are written; those of a map are joined with a dot. A key that is
     true is a switch, one that is false is none.
     """
-    path = _named(container, options)
-    if path is None or pod is None:
-        return ()
-    text = _entry(pod, container, maps, path)
+    text = named_entry(pod, container, maps, options)
     tree = inner(text) if text is not None else None
     return tuple(_words(tree, "--")) if tree is not None and tree.kind == "map" else ()
 
 
+def named_entry(
+    pod: Node | None, container: Node, maps: Sequence[Node], options: Sequence[str]
+) -> Node | None:
+    """The entry of a ConfigMap that is mounted at the path which one of the options names."""
+    path = _named(container, options)
+    return _entry(pod, container, maps, path) if path is not None and pod is not None else None
+
+
 def _named(container: Node, options: Sequence[str]) -> str | None:
-    listed = container.get("args")
-    words = [item.value for item in listed.items] if listed is not None else []
+    listed = [container.get(key) for key in ("command", "args")]
+    words = [item.value for part in listed if part is not None for item in part.items]
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name in options:

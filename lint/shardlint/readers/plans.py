@@ -434,6 +434,11 @@ def _fewer(given: GpuCount, seen: int) -> GpuCount:
     return seen if given == "all" else min(given, seen)
 
 
+def _module(argv: Sequence[Text]) -> Text | None:
+    """The module that Python starts, as it is written."""
+    return next((word for before, word in pairwise(argv) if before.value == "-m"), None)
+
+
 def _sites(
     engine: Engine,
     reading: Reading,
@@ -456,6 +461,8 @@ def _sites(
             continue
         sites[f"flag:{index}"] = SpellingSite(flag)
         sites[f"option:{index}"] = _option_site(flag, argv, places, host)
+    if (module := _module(argv)) is not None:
+        sites["module"] = TextSite((module,))
     if not engine.checked:
         return MappingProxyType(sites | dict(host.written))
     takes = reading.releases.or_default(versions)

@@ -4,8 +4,9 @@ router of Kthena.
 Facts of routing, section 1. ingress-nginx sends to the pods of a Service by itself, unless it is
 told to send to the Service (`service-upstream`); so does Istio where a DestinationRule says how.
 Other controllers mostly do so too: where the class of an Ingress names one, a route keeps sessions,
-or a policy is attached to it, nobody knows who chooses, and the router is not `sure`. An HTTPRoute
-of no such words is taken to leave the choice to the Service.
+or a policy is attached to it, nobody knows who chooses, and the router is not `sure`; of Envoy
+Gateway's policy the type is read. An HTTPRoute of no such words is taken to leave the choice to the
+Service.
 """
 
 from __future__ import annotations
@@ -41,6 +42,15 @@ ISTIO: Final[dict[str, frozenset[str]]] = {
     "LEAST_REQUEST": frozenset({"load"}), "LEAST_CONN": frozenset({"load"}),
     "ROUND_ROBIN": frozenset(), "RANDOM": frozenset(), "UNSPECIFIED": frozenset({"load"}),
 }  # fmt: skip
+LOAD: Final = frozenset({"load"})
+ENVOY_GATEWAY: Final = "gateway.envoyproxy.io"
+HASH: Final = "ConsistentHash"
+ENVOY_TYPES: Final[dict[str, frozenset[str]]] = {
+    "RoundRobin": frozenset(), "Random": frozenset(), "LeastRequest": LOAD,
+    HASH: frozenset({"session"}),
+}  # fmt: skip
+"""Types of BackendTrafficPolicy (gateway.envoyproxy.io, tasks/traffic/load-balancing)."""
+
 KTHENA: Final[dict[str, frozenset[str]]] = {
     "least-request": frozenset({"load"}), "gpu-usage": frozenset({"load"}),
     "least-latency": frozenset({"load"}), "prefix-cache": frozenset({"prefix"}),
@@ -48,6 +58,8 @@ KTHENA: Final[dict[str, frozenset[str]]] = {
     "lora-affinity": frozenset(),
 }  # fmt: skip
 HEADER: Final = "x-session-id"
+VARIABLE: Final = "$http_x_session_id"
+"""The header as nginx names it."""
 
 
 class RoutesReader:
@@ -85,7 +97,11 @@ def _routers(node: Node, path: str, context: ReadContext) -> Iterator[Router]:
                  if (name := item.string("name")) is not None]  # fmt: skip
         yield _open(node, path, "ingress", tuple(dict.fromkeys(named)))
     elif BALANCING.fullmatch(kind) and (targets := tuple(_attached(spec))):
-        yield _open(node, path, POLICY, targets)
+        found = spec.get("loadBalancer") if group == ENVOY_GATEWAY else None
+        if found is not None and found.kind == "map" and found.get("type") is not None:
+            yield _envoy_gateway(node, found, path, targets)
+        else:
+            yield _open(node, path, POLICY, targets)
     elif kind == "ModelRoute" and group == "networking.serving.volcano.sh":
         policy = Known.of("none", node.origin, how="defaulted")
         yield _router(node, path, "kthena-modelroute", policy, chooses="elsewhere")
@@ -115,6 +131,38 @@ def _open(node: Node, path: str, kind: str, targets: tuple[str, ...]) -> Router:
     return _router(node, path, kind, policy, chooses="elsewhere", sure=False, targets=targets)
 
 
+def _envoy_gateway(node: Node, found: Node, path: str, targets: tuple[str, ...]) -> Router:
+    """Envoy Gateway sends to the pods of a Service, in the way that the policy says."""
+    stated = found.pair("type")
+    assert stated is not None
+    word = stated[1].value
+    by_address = word == HASH and found.string("consistentHash", "type") == "SourceIP"
+    looks = ENVOY_TYPES.get(word)
+    return _router(
+        node, path, POLICY,
+        Known.of("useSourceIp" if by_address else word, stated[1].origin),
+        explicit=True, awareness=looks or frozenset(), sure=looks is not None, targets=targets,
+        offers=tuple(_hashed_header(node, found, stated)) if looks == frozenset() or looks == LOAD
+        else (),
+    )  # fmt: skip
+
+
+def _hashed_header(node: Node, found: Node, stated: tuple[Node, Node]) -> Iterator[Offer]:
+    """A hash of a header in place of the type."""
+    key, value = stated
+    if len(found.pairs) != 1 or key.alias or value.alias or key.style is not None:
+        return
+    line = node.source.text.rfind("\n", 0, key.span.start) + 1
+    between = ", " if found.flow else f"\n{' ' * (key.span.start - line)}"
+    words = f"type: {HASH}{between}consistentHash: {{type: Header, header: {{name: {HEADER}}}}}"
+    span = Span(key.span.start, value.span.end)
+    yield Offer(
+        cures="routing", site=MadeSite(lambda _: [Edit(node.source.name, span, words)]),
+        title=f"`{HASH}` of the header {HEADER}, which your clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+    )  # fmt: skip
+
+
 def _attached(spec: Node) -> Iterator[str]:
     """What a policy is for: a route, all routes of a gateway, or a Service."""
     for ref in (spec.get("targetRef"), *_rows(spec, "targetRefs")):
@@ -139,8 +187,9 @@ def _ingress(node: Node, spec: Node, path: str) -> Router:
     named = stated == "nginx"
     if passes or not (said or named):
         policy = Known.of("none", node.origin, how="defaulted")
+        offers = tuple(_to_pods(node, notes)) if passes else ()
         return _router(node, path, "ingress", policy, chooses="elsewhere", targets=targets,
-                       explicit=passes, sure=passes or not stated)  # fmt: skip
+                       explicit=passes, sure=passes or not stated, offers=offers)  # fmt: skip
     policy, awareness, explicit = _nginx(said)
     return _router(
         node, path, "ingress-nginx", policy, targets=targets, awareness=awareness,
@@ -171,11 +220,29 @@ def _nginx(said: dict[str, Node]) -> tuple[Known[str], frozenset[str], bool]:
     return Known.of("round_robin", how="defaulted"), frozenset(), False
 
 
+def _to_pods(node: Node, notes: Node | None) -> Iterator[Offer]:
+    """A hash of a header among the pods in place of the word that sends to the Service."""
+    pair = notes.pair(f"{NGINX}/service-upstream") if notes is not None else None
+    if pair is None or pair[0].alias or pair[1].alias:
+        return
+    span = Span(pair[0].span.start, pair[1].span.end)
+    words = f'{NGINX}/upstream-hash-by: "{VARIABLE}"'
+    quoted = pair[0].style is not None
+    if quoted or node.source.text[span.start] in "\"'":
+        words = f'"{NGINX}/upstream-hash-by": "{VARIABLE}"'
+    yield Offer(
+        cures="skew", site=MadeSite(lambda _: [Edit(node.source.name, span, words)]),
+        title=f"`upstream-hash-by: {VARIABLE}` in place of `service-upstream`: the Ingress chooses"
+        " a pod by the header that your clients send",
+        delta={"routing": "session-hash", "session_key": HEADER},
+    )  # fmt: skip
+
+
 def _by_header(node: Node) -> Offer:
     note = f"{NGINX}/upstream-hash-by"
     return Offer(
-        cures="routing", value='"$http_x_session_id"',
-        title=f"`{note}: $http_x_session_id`, of the header that your clients send",
+        cures="routing", value=f'"{VARIABLE}"',
+        title=f"`{note}: {VARIABLE}`, of the header that your clients send",
         delta={"routing": "session-hash", "session_key": HEADER},
         site=PathSite(node, ("metadata", "annotations", note)),
     )  # fmt: skip

@@ -1,26 +1,36 @@
-"""Recipes of NVIDIA/srt-slurm: a Dynamo frontend before workers of one engine.
+"""Recipes of NVIDIA/srt-slurm: a frontend before workers of one engine.
 
 The keys are those of the recipes at c88ef73: `frontend.args` are options of the frontend,
-`backend.ENGINE_config.ROLE` options of the workers of a role, `resources` how many there are.
+`backend.ENGINE_config.ROLE` options of the workers of a role, `resources` how many there are. A
+`frontend` is Dynamo's and a `backend` SGLang's where no `type` is stated; the frontend `sglang` is
+SGLang's router (`src/srtctl/core/schema.py`, `src/srtctl/frontends`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
-from shardlint.known import Known
+from shardlint.engines import balancing
+from shardlint.known import How, Known
 from shardlint.plan import Offer, Refusal, Remark, Router
 from shardlint.platforms import dynamo
 from shardlint.plugins import ReadContext, ReadResult
+from shardlint.readers import gateways
 from shardlint.readers.edits import MadeSite
 from shardlint.readers.keyed import KeySite
 from shardlint.readers.yaml_files import read_yaml, yaml_like
 from shardlint.readers.yaml_tree import Node, integer, placeholder
+from shardlint.record import record
 from shardlint.source import Edit, Source
 
-_KEYS = tuple(re.compile(rf"^{key}:", re.MULTILINE) for key in ("frontend", "backend"))
+_KEYS = tuple(re.compile(rf"^ {{0,4}}{key}:", re.MULTILINE) for key in ("frontend", "backend"))
+BASE: Final = "base"
+"""The key of what all variants of a recipe have."""
+
 ENGINES: Final = ("vllm", "sglang", "trtllm")
 ROLES: Final = ("prefill", "decode", "aggregated")
 OFF: Final[dict[str, str]] = {
@@ -30,6 +40,24 @@ OFF: Final[dict[str, str]] = {
 """Keys that switch prefix caching off, with the value that does."""
 
 ON: Final[dict[str, str]] = {"true": "false", "false": "true"}
+
+
+DEFAULT: Final = "sglang"
+
+
+@record
+class _Front:
+    """A kind of frontend: the option of its policy, the default, and what policies look at."""
+
+    option: str
+    default: str
+    looks: Mapping[str, frozenset[str]]
+
+
+FRONTENDS: Final[Mapping[str, _Front]] = MappingProxyType({
+    "dynamo": _Front("router-mode", dynamo.DEFAULT_ROUTING, dynamo.ROUTING),
+    "sglang": _Front("policy", gateways.DEFAULT, gateways.POLICIES),
+})  # fmt: skip
 
 
 class SrtSlurmReader:
@@ -46,13 +74,14 @@ class SrtSlurmReader:
         roots, _ = read_yaml(source)
         return ReadResult(
             routers=tuple(router for at, root in enumerate(roots)
-                          for router in _routers(root, f"{at}:"))
+                          for part, path in ((root, f"{at}:"), (root.get(BASE), f"{at}:/{BASE}"))
+                          if part is not None for router in _routers(part, path))
         )  # fmt: skip
 
 
 def _routers(root: Node, path: str) -> Iterator[Router]:
     frontend, backend = root.get("frontend"), root.get("backend")
-    kind = backend.string("type") if backend is not None else None
+    kind = (backend.string("type") or DEFAULT) if backend is not None else None
     if frontend is None or frontend.kind != "map" or kind not in ENGINES or backend is None:
         return
     configs = {
@@ -60,11 +89,14 @@ def _routers(root: Node, path: str) -> Iterator[Router]:
         for role in ROLES
         if (found := backend.get(f"{kind}_config", role)) is not None and found.kind == "map"
     }
-    if frontend.string("type") in ("dynamo", None):
-        yield _frontend(root, frontend, configs, path)
+    if (front := FRONTENDS.get(frontend.string("type") or "dynamo")) is not None:
+        yield _frontend(root, frontend, front, configs, path)
     for role, config in configs.items():
+        where = f"{path}/backend/{kind}_config/{role}"
         if _is(config, "data-parallel-hybrid-lb", "true"):
-            yield _hybrid(root, config, f"{path}/backend/{kind}_config/{role}", role)
+            yield _hybrid(root, config, where, role)
+        if kind == "sglang" and (ranks := _in_turn(root, config, where, role)) is not None:
+            yield ranks
 
 
 def _is(config: Node, key: str, value: str) -> bool:
@@ -72,15 +104,19 @@ def _is(config: Node, key: str, value: str) -> bool:
     return found is not None and found.value.lower() == value
 
 
-def _frontend(root: Node, frontend: Node, configs: dict[str, Node], path: str) -> Router:
-    stated = frontend.get("args", "router-mode")
-    word = stated.value if stated is not None else dynamo.DEFAULT_ROUTING
+def _frontend(
+    root: Node, frontend: Node, front: _Front, configs: dict[str, Node], path: str
+) -> Router:
+    stated = frontend.get("args", front.option)
+    word = stated.value if stated is not None else front.default
     key = root.pair("frontend")
     origin = stated.origin if stated is not None else (key[0] if key else frontend).origin
     policy: Known[str] = Known.of(word, origin, how="stated" if stated else "defaulted")
     if (reason := placeholder(word)) is not None:
         policy = Known.unknown(reason, origin)
-    aware = dynamo.ROUTING.get(word, frozenset())
+    aware = front.looks.get(word, frozenset())
+    off = tuple(_off(configs))
+    workers = _workers(root.get("resources"))
     return Router(
         id=f"{root.source.name}#{path}/frontend",
         name="frontend",
@@ -91,11 +127,11 @@ def _frontend(root: Node, frontend: Node, configs: dict[str, Node], path: str) -
         policy=policy,
         explicit=stated is not None,
         awareness=aware,
-        sure=word in dynamo.ROUTING,
+        sure=word in front.looks,
         chooses="elsewhere" if word == "direct" else "replicas",
-        choices=_workers(root.get("resources")),
-        engines=True,
-        remarks=tuple(_off(configs)) if "prefix" in aware else (),
+        choices=workers,
+        engines="prefix" in aware or not off,  # without caches there is nothing to look at
+        remarks=off if "prefix" in aware and workers.only != 1 else (),
         anchors=(frontend.span,),
         offers=(_caching(configs),),
     )
@@ -148,6 +184,37 @@ def _caching(configs: dict[str, Node]) -> Offer:
 
     return Offer(cures="prefix_caching", title="prefix caching on in the workers",
                  delta={"prefix_caching": True}, site=MadeSite(made))  # fmt: skip
+
+
+def _in_turn(root: Node, config: Node, path: str, role: str) -> Router | None:
+    """The choice of a rank inside of SGLang, where it has several, or says how it chooses."""
+    pairs = [config.pair(name) for name in ("load-balance-method", "load_balance_method")]
+    stated = next((pair for pair in pairs if pair is not None), None)
+    ranks = next((found for name in SIZES if (found := config.pair(name)) is not None), None)
+    one: Known[int] = Known.of(1, how="defaulted")
+    count = integer(ranks[1]) if ranks is not None else one
+    word = stated[1].value if stated is not None else "auto"
+    if word == "auto":
+        if (count.only or 0) < 2 or ranks is None:
+            return None
+        word = "follow_bootstrap_room" if role == "prefill" else balancing.SGLANG_DEFAULT
+    place = (stated or ranks or (config, config))[1].origin
+    how: How = "stated" if stated is not None and stated[1].value == word else "defaulted"
+    off = _switch(config) is not None
+    return replace(
+        _hybrid(root, config, path, role),
+        origin=place,
+        policy=Known.of(word, place, how=how),
+        explicit=how == "stated",
+        awareness=balancing.SGLANG_METHODS.get(word, frozenset()),
+        sure=word in balancing.SGLANG_METHODS,
+        choices=count,
+        chooses="one" if count.only == 1 and how != "stated" else "replicas",
+        engines=role != "decode" and not off,
+    )
+
+
+SIZES: Final = ("data-parallel-size", "data_parallel_size", "dp-size", "dp_size", "dp")
 
 
 def _hybrid(root: Node, config: Node, path: str, role: str) -> Router:

@@ -113,22 +113,28 @@ def _router(root: Node, key: Node, node: Node, path: str, urls: list[str], engin
 
 
 def _labelled(root: Node, path: str) -> Iterator[Router]:
-    """Services of a compose file that Traefik is told of by their labels."""
+    """Services of a compose file that Traefik is told of by their labels.
+
+    Several that name one service of Traefik's are its servers.
+    """
     services = root.get("services")
+    found: dict[str, list[tuple[Node, Node, dict[str, Node], str]]] = {}
     for key, service in services.entries() if services is not None else ():
         labels = service.get("labels") if service.kind == "map" else None
         if labels is None:
             continue
         said: dict[str, Node] = {}
-        name, strategy = "", DEFAULT
+        name, strategy = "", ""
         for word, value, node in list(_labels(labels))[:MAX_LABELS]:
-            if (found := LABEL.fullmatch(word)) is not None:
-                name = found[1]
-                said[found[2].lower()] = node
-                strategy = value.lower() if found[2].lower() == "strategy" else strategy
+            if (match := LABEL.fullmatch(word)) is not None:
+                name = match[1]
+                said[match[2].lower()] = node
+                strategy = value.lower() if match[2].lower() == "strategy" else strategy
         if name:
-            where = f"{path}/services/{key.value}"
-            yield _of_labels(root, key, labels, where, name, said, strategy)
+            found.setdefault(name, []).append((key, labels, said, strategy))
+    for name, servers in found.items():
+        first = servers[0][0].value
+        yield _of_labels(root, name, servers, f"{path}/services/{first}")
 
 
 def _labels(labels: Node) -> Iterator[tuple[str, str, Node]]:
@@ -140,19 +146,35 @@ def _labels(labels: Node) -> Iterator[tuple[str, str, Node]]:
 
 
 def _of_labels(
-    root: Node, key: Node, labels: Node, path: str, name: str, said: dict[str, Node], word: str
+    root: Node, name: str, servers: list[tuple[Node, Node, dict[str, Node], str]], path: str
 ) -> Router:
+    key = servers[0][0]
+    said = {part: node for each in reversed(servers) for part, node in each[2].items()}
     sticky = any(part.startswith("sticky") for part in said)
+    word = next((each[3] for each in servers if each[3]), DEFAULT)
     looks = AWARE.get(word)
     stated = said.get("strategy")
     origin = stated.origin if stated is not None else key.origin
     label = f"traefik.http.services.{name}.loadbalancer.sticky.cookie"
 
     def made(_value: str) -> list[Edit] | Refusal:
-        if labels.kind == "list":
-            return insert_items(labels, labels.items[-1], [f"{label}=true"])
-        return add_entry(labels, label, '"true"')
+        edits: list[Edit] = []
+        for _, labels, _, _ in servers:  # all of them have to say the same
+            written = (
+                insert_items(labels, labels.items[-1], [f"{label}=true"])
+                if labels.kind == "list"
+                else add_entry(labels, label, '"true"')
+            )
+            if isinstance(written, Refusal):
+                return written
+            edits += written
+        return edits
 
+    offer = Offer(
+        cures="routing", title="`sticky.cookie`, for clients that keep cookies",
+        delta={"routing": "session-hash"}, site=MadeSite(made),
+    )  # fmt: skip
+    count: Known[int] = Known.of(len(servers), how="derived")
     return Router(
         id=f"{root.source.name}#{path}/labels",
         name=name,
@@ -164,16 +186,8 @@ def _of_labels(
         explicit=stated is not None,
         awareness=(looks or frozenset()) | ({"session"} if sticky else frozenset()),
         sure=looks is not None or sticky,
-        targets=(key.value,),
+        targets=tuple(each[0].value for each in servers),
+        choices=count if len(servers) > 1 else Known.unset(),
         anchors=(key.span,),
-        offers=()
-        if sticky or word == "hrw"
-        else (
-            Offer(
-                cures="routing",
-                title="`sticky.cookie`, for clients that keep cookies",
-                delta={"routing": "session-hash"},
-                site=MadeSite(made),
-            ),
-        ),
+        offers=() if sticky or word == "hrw" else (offer,),
     )

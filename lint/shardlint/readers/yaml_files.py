@@ -20,7 +20,11 @@ FILLED_IN = re.compile(r"^[ \t]*(\$\{\w+\}|\$\w+|<%.*%>|@\w+@)[ \t]*$", re.MULTI
 YAML_NAMES = (".yaml", ".yml", ".json")
 UNTELLING = ("", ".tpl", ".tmpl", ".template", ".example", ".sample", ".dist")
 _MANIFEST = re.compile(r"""["'](apiVersion|services)["'][ \t]*:""")
-_TOP_KEYS = re.compile(r"\A\s*\{|^(apiVersion|services|containers|command|args):", re.MULTILINE)
+_TOP_KEYS = re.compile(
+    r"\A\s*\{|^(apiVersion|services|containers|command|args|servingEngineSpec|model_list|"
+    r"static_resources):",
+    re.MULTILINE,
+)
 
 
 @lru_cache(maxsize=32)
