@@ -135,10 +135,11 @@ POLICIES = re.compile(
 def _open(router: Router, text: str) -> Router:
     """The values of the chart can overrule what stands here; a part of a selector is none.
 
-    A default is one where no branch of the template says how to choose.
+    A default is one where no branch of the template says how to choose; where nothing chooses, a
+    part that the template fills in may.
     """
     policy = router.policy
-    if not router.explicit and POLICIES.search(text):
+    if not router.explicit and (POLICIES.search(text) or router.chooses == "elsewhere"):
         policy = Known.unknown(MORE, policy.origin)
     covered = policy.only is not None and _MARK.search(policy.only) is not None
     if covered or (not policy.is_known and _MARK.search(policy.reason or "")):

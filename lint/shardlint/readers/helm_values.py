@@ -224,7 +224,8 @@ def _replicas(node: Node) -> str | None:
 
 
 def _counted_sites(node: Node) -> Mapping[str, Site]:
-    return key_sites(node, {"replicas": _replicas(node) or "replicaCount"})
+    key = _replicas(node)
+    return key_sites(node, {"replicas": key}) if key is not None else {}
 
 
 def _fleet(node: Node, counted: Node) -> Fleet:

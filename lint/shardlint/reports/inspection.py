@@ -174,10 +174,15 @@ def _routing(plan: ServingPlan, project: Project) -> dict[str, Any] | None:
     router = min(found, key=lambda item: (item.within, item.kind == "service"))
     return {
         "policy": router.policy.only,
-        "explicit": router.explicit,
+        "explicit": _explicit(router),
         "awareness": _awareness(router),
         "router": router.id,
     }
+
+
+def _explicit(router: Router) -> bool | None:
+    """Whether the policy is written in the file; None where it is not known what it is."""
+    return True if router.explicit else False if router.policy.is_known else None
 
 
 def _router(router: Router) -> dict[str, Any]:
@@ -185,7 +190,7 @@ def _router(router: Router) -> dict[str, Any]:
         "file": router.file,
         "kind": router.kind,
         "policy": router.policy.only,
-        "explicit": router.explicit,
+        "explicit": _explicit(router),
         "awareness": _awareness(router),
     }
 
