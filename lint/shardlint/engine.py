@@ -100,6 +100,11 @@ class Engine(Protocol):
         """Why one host's devices need not be all that there is, as a condition; else None."""
         ...
 
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        """Whether ranks that its host has no devices for go to a Ray cluster without being told to;
+        None: it is told, or releases that it can be differ."""
+        ...
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """Bytes of one KV cache element, None if that is not certain."""
         ...

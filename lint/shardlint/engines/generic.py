@@ -123,6 +123,9 @@ class RecognisedEngine:
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         return None
 
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        return None
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         return None
 

@@ -287,6 +287,15 @@ class VLLM:
             return None
         return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.11.2 would use unasked"
 
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        """config/parallel.py: since 0.11.2 too few devices are refused, whatever Ray has."""
+        spans = plan.versions.values
+        if not plan.layout.executor.is_unset or not plan.layout.nnodes.is_unset or not spans:
+            return None
+        if all(one.within(RAY_UNASKED_UNTIL, None) for one in spans):
+            return False
+        return True if all(one.within(None, RAY_UNASKED_UNTIL) for one in spans) else None
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""
         dtype = plan.memory.kv_cache_dtype

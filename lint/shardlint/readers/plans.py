@@ -22,6 +22,7 @@ from shardlint.engines.launchers import (
 )
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
+    RAY_UNASKED,
     Flag,
     Fleet,
     GpuCount,
@@ -241,15 +242,15 @@ BY_RAY = "ray"
 def _effective(engine: Engine, layout: LayoutFacts, placement: Placement) -> LayoutFacts:
     """The layout with defaults; pods of a group that are joined by Ray are there to be used by it.
 
-    Releases differ in whether they take Ray without being asked, so that this is assumed.
+    Releases differ in whether they take Ray without being asked, so that this is assumed; where
+    the release is known it is decided with the rest of the project.
     """
     filled = engine.effective(layout)
     asked = not (layout.executor.is_unset and layout.nnodes.is_unset)
     alone = not engine.checked or placement.joined is None or not placement.pods_per_group.is_known
     if asked or alone:
         return filled
-    assumed = f"the ranks are placed by Ray ({placement.joined})"
-    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(assumed,)))
+    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(RAY_UNASKED,)))
 
 
 def _joined(options: Options | None, host: Host) -> tuple[str, ...]:
@@ -657,6 +658,10 @@ def exported(command: Command) -> dict[str, Text]:
 
 
 RAY = re.compile(r"(^|/)(multi-node-serving|[\w.-]*\bray[-_][\w.-]*)$|\bray\s+start\b")
+JOINS = "joins several hosts"
+STARTS = "starts a cluster that joins several hosts"
+"""End of the reason where the cluster is the process's own, not one that is there already."""
+LEADS = frozenset({"leader", "--head"})
 
 
 def joins_hosts(processes: Sequence[Process]) -> str | None:
@@ -665,11 +670,12 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
         words = [word.value or "" for word in process.argv]
         if process.env.get("RAY_ADDRESS") is not None:
             return "RAY_ADDRESS names a cluster of several hosts"
+        does = STARTS if LEADS & set(words) else JOINS
         for first, second in pairwise([*words, ""]):
             if basename(first) == "ray" and second == "start":
-                return "`ray start` joins several hosts"
+                return f"`ray start` {does}"
             if RAY.search(first.removesuffix(".sh")):
-                return f"{basename(first)} joins several hosts"
+                return f"{basename(first)} {does}"
     return None
 
 
@@ -681,7 +687,7 @@ def ray_in(node: Node) -> str | None:
         words = [child.value for child in item.items]
         started = any(a == "ray" and b == "start" for a, b in pairwise(words))
         if started or (item.kind == "scalar" and re.search(r"\bray\s+start\b", item.value)):
-            return "`ray start` joins several hosts"
+            return f"`ray start` {JOINS}"
     return None
 
 
@@ -691,7 +697,7 @@ def around(host: Host, started: Sequence[Process], elsewhere: str | None = None)
     An object that says how many pods belong together is believed.
     """
     placement = host.placement
-    reason = elsewhere or joins_hosts(started)
+    reason = joins_hosts(started) or elsewhere
     if reason is None and (placement.pods_per_group.only or 1) > 1:
         reason = _script_in(started)
     if reason:

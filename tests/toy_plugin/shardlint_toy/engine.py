@@ -136,6 +136,9 @@ class ToyEngine:
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         return None
 
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        return None
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         return 2
 
