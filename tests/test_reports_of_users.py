@@ -78,6 +78,13 @@ def test_the_longest_context_is_known_from_the_models_own_config_alone(
     assert found == errors(f"{line}\n")
 
 
+def test_a_length_in_the_users_own_words_is_the_longest_one() -> None:
+    told = {**TOLD, "models": {"org/m": {"max_position_embeddings": 8192}}}
+    line = "vllm serve org/m --max-model-len {}\n"
+    assert ["context-len-exceeds-model"] == errors(line.format(16384), **told)
+    assert [] == errors(line.format(8192), **told)
+
+
 def test_a_number_of_stages_without_end_is_judged_at_once() -> None:
     result = check("vllm serve Qwen/Qwen3-8B -pp 100000000000\n", **TOLD)  # type: ignore[arg-type]
     assert ["pp-exceeds-layers"] == [finding.name for finding in result.findings]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from engines.commands import ENGINE
-from harness import project
+from harness import check, project
 from shardlint.linter import certain_options
 from shardlint.plan import Constraint
 
@@ -263,3 +263,22 @@ EXPERTS: Mapping[str, Any] = {
 def test_groups(facts: Mapping[str, Any], words: str, release: str, found: bool) -> None:
     rules = [name for name, _ in refused(words, release, "my/model", models={"my/model": facts})]
     assert found is ("quant-group-misaligned" in rules)
+
+
+@pytest.mark.parametrize(
+    ("release", "line", "found"),
+    [
+        ("0.26.0", "Qwen/Qwen3.5-27B -pp 4 --speculative-config '{\"method\":\"mtp\"}'", True),
+        ("0.30.0", "Qwen/Qwen3.5-27B -pp 4 --speculative-config '{\"method\":\"mtp\"}'", False),
+        ("0.26.0", "Qwen/Qwen3.5-27B -tp 4 --speculative-config '{\"method\":\"mtp\"}'", False),
+        ("0.26.0", "Qwen/Qwen3.5-27B -pp 4 --speculative-config '{\"method\":\"ngram\"}'", False),
+        ("0.12.0", "deepseek-ai/DeepSeek-V3 -pp 2 --speculative-config '{\"method\":\"mtp\"}'", False),
+        ("0.16.0", "deepseek-ai/DeepSeek-V3 -pp 2 --speculative-config '{\"method\":\"mtp\"}'", True),
+        ("0.7.3", "deepseek-ai/DeepSeek-R1 -tp 8 -pp 2 --num-speculative-tokens 1", True),
+        ("0.7.3", "deepseek-ai/DeepSeek-R1 -tp 8 -pp 2", False),
+    ],
+)  # fmt: skip
+def test_what_drafts_must_have_stages_too(release: str, line: str, found: bool) -> None:
+    result = check(f"vllm serve {line}\n", "run.sh", engine_version={"vllm": release})
+    severities = [one.severity for one in result.findings if one.name == "pp-unsupported"]
+    assert (["error"] if found else []) == severities
