@@ -42,6 +42,7 @@ from shardlint.plan import (
     Options,
     Ranks,
     Reading,
+    Refused,
     Releases,
     Router,
     ServingPlan,
@@ -120,6 +121,8 @@ class VLLM:
         newest = chosen[-1].parsed
         omni = any(word.value == OMNI for word in command.words)
         refused = command_lines.refused(self.table, found, command, releases)
+        if start and self._started_twice(launch):
+            refused = (_twice(launch.argv[0], launch), *refused)
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
@@ -135,6 +138,11 @@ class VLLM:
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
             releases=agreed.taking(found),
         )
+
+    def _started_twice(self, launch: Launch) -> bool:
+        """Words that start the engine, behind an entrypoint that starts it already."""
+        image = launch.image.only
+        return not launch.argv_complete and launchers.image_starts(self.name, image)
 
     def _command(self, launch: Launch, start: int) -> Command:
         image = launch.image.only
@@ -174,6 +182,8 @@ class VLLM:
         after = launchers.after_launcher(self.name, launch.argv)
         if after is None:
             after = _before_serve(launch.argv)
+        if after is None and launch.argv and launch.argv[0].value == "serve":
+            after = 1 if self._started_twice(launch) else None
         if after is not None:
             return after
         image = launch.image.only
@@ -350,6 +360,14 @@ class VLLM:
 
 
 # ------------------------------------------------------------------------------------- options
+
+
+def _twice(word: Text, launch: Launch) -> Refused:
+    return Refused(
+        kind="unknown", written=word, at=word.place, problem="unrecognized arguments",
+        certain=not (word.assumes or launch.image.assumes), known=True,
+        remedy="begin with the model: the image's entrypoint starts the server already",
+    )  # fmt: skip
 
 
 def _before_serve(argv: Sequence[Text]) -> int | None:
