@@ -172,7 +172,8 @@ def _nodes(layout: Layout, options: Options) -> FOUND:
     if layout.nnodes > 1 and options.get("data_parallel_backend") == "ray":
         yield _refuse(
             CONFLICT, "several nodes by `--nnodes` are not for data parallel ranks in Ray",
-            "--data-parallel-backend mp", "options.data_parallel_backend", "0.27.0",
+            "--data-parallel-backend mp", "options.data_parallel_backend", OLDEST_READ,
+            refusal_since="0.27.0",
         )  # fmt: skip
     if layout.nnodes > 1 and executor == "ray":
         yield _refuse(

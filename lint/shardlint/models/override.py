@@ -165,7 +165,7 @@ def stated_facts(
     return _with_weights(facts, before)
 
 
-def _lengths(values: Mapping[str, Any]) -> dict[str, int]:
+def _lengths(values: Mapping[str, Any]) -> dict[str, Any]:
     """Contexts that follow from a length in somebody's own words: that is the longest one."""
     length = values.get("max_position_embeddings")
     if length is None:
