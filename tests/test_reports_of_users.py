@@ -301,3 +301,16 @@ def test_an_image_that_starts_the_engine_takes_no_second_launcher(words: str) ->
 )
 def test_a_launcher_is_right_where_no_entrypoint_stands_before_it(line: str) -> None:
     assert [] == errors(f"{line}\n")
+
+
+def test_latent_attention_is_told_of_where_a_release_has_it() -> None:
+    line = "vllm serve deepseek-ai/DeepSeek-V3 -tp 8\n"
+    for release, found in (("0.6.6", False), ("0.8.5", True)):
+        told = {"engine_version": {"vllm": release}}
+        names = [one.name for one in check(line, **told).findings]  # type: ignore[arg-type]
+        assert found == ("mla-kv-duplication" in names)
+
+
+def test_options_that_contradict_one_another_do_so_for_any_model() -> None:
+    line = "vllm serve acme/Qwen3-8B-tuned -tp 2 --nnodes 2 --distributed-executor-backend ray\n"
+    assert "flag-conflict" in errors(line)

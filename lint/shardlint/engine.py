@@ -33,6 +33,8 @@ class Engine(Protocol):
     aliases: tuple[str, ...]
     checked: bool
     """False: only recognised. What is stated of it is read, and nothing is judged."""
+    latent_since: str | None
+    """The first release that keeps latent attention as such; None: all that are known."""
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """The engine's reading of a launch, or None when this is not its launch.

@@ -3,7 +3,7 @@
 Multi-head latent attention (DeepSeek, Kimi-K2, GLM-5 and others) keeps one compressed entry per
 token for all heads. It cannot be split by heads, so that each rank of a tensor parallel group
 stores all of it: with TP 8, seven eighths of the KV memory hold copies. vLLM does this without a
-warning (`get_num_kv_heads` is 1 for these models on every rank).
+warning (`get_num_kv_heads` is 1 for these models on every rank). Before 0.7.0 it kept heads.
 
 ```sh fails
 vllm serve deepseek-ai/DeepSeek-R1 --tensor-parallel-size 8  # mla-kv-duplication
@@ -21,13 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Found, LayoutRule, ModelFacts, World
+from shardlint.api import Engine, Found, LayoutRule, ModelFacts, ServingPlan, World
 
 
 class MlaKvDuplication(LayoutRule):
     id, name = "SL104", "mla-kv-duplication"
     severity = "warning"
     model = ("kv_lora_rank", "kv_heads")
+
+    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
+        """Older releases keep this attention as heads, which are split."""
+        spans = plan.versions.values
+        kept = not spans or any(one.meets(engine.latent_since, None) for one in spans)
+        return super().applies(plan, engine) and kept
 
     def lacks(self, model: ModelFacts) -> str | None:
         return None if model.mla or model.kv_heads else "kv_lora_rank"
@@ -52,7 +58,7 @@ class MlaKvDuplication(LayoutRule):
 
 
 def _help(world: World, model: ModelFacts, degree: int) -> str:
-    if world.engine.flag_name("dcp") is None:
+    if world.engine.flag_name("dcp", releases=world.plan.versions) is None:
         return f"attention data parallelism: each of {degree} ranks keeps its own requests only"
     once = f"decode context parallel size {degree} stores it once"
     others = f"; so do {degree} data-parallel ranks with expert parallelism"

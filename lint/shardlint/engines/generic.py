@@ -36,6 +36,7 @@ class RecognisedEngine:
     """One engine of `data/launchers.json` that has no module of its own."""
 
     checked = False
+    latent_since: str | None = None
 
     def __init__(self, name: str, label: str, aliases: tuple[str, ...] = ()) -> None:
         self.name, self.label, self.aliases = name, label, aliases

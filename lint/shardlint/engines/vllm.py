@@ -25,6 +25,7 @@ from shardlint.engines import (
 )
 from shardlint.engines.command_lines import Command, Version, with_file
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
+from shardlint.engines.vllm_cache_rules import LATENT_SINCE
 from shardlint.engines.vllm_command import VLLMDialect
 from shardlint.engines.vllm_memory import VLLMMemory
 from shardlint.footprint import MemoryRules
@@ -103,6 +104,7 @@ class VLLM:
     label = "vLLM"
     aliases: tuple[str, ...] = ()
     checked = True
+    latent_since: str | None = LATENT_SINCE
 
     def __init__(self) -> None:
         self.table = FlagTable(VLLM.name)

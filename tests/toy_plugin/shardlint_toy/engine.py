@@ -46,6 +46,7 @@ class ToyEngine:
     label = TABLE["label"]
     aliases: tuple[str, ...] = ()
     checked = True
+    latent_since: str | None = None
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """Two words, then options in pairs."""
