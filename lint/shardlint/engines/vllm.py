@@ -306,7 +306,9 @@ class VLLM:
             return None
         if all(one.within(RAY_UNASKED_UNTIL, None) for one in spans):
             return False
-        return True if all(one.within(None, RAY_UNASKED_UNTIL) for one in spans) else None
+        cuda = not any(device.vendor == "amd" for device in plan.placement.gpu.values)
+        old = all(one.within(None, RAY_UNASKED_UNTIL) for one in spans)
+        return True if old and cuda else None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""
