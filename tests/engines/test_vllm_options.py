@@ -285,3 +285,19 @@ def test_what_drafts_must_have_stages_too(release: str, line: str, found: bool) 
     result = check(f"vllm serve {line}\n", "run.sh", engine_version={"vllm": release})
     severities = [one.severity for one in result.findings if one.name == "pp-unsupported"]
     assert (["error"] if found else []) == severities
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "found"),
+    [
+        ("--enable-auto-tool-choice", "0.33.0", ["flag-conflict"]),
+        ("--enable-auto-tool-choice", "0.6.0", ["flag-conflict"]),
+        ("--enable-auto-tool-choice --tool-call-parser hermes", "0.33.0", []),
+        ("--tool-call-parser hermes", "0.33.0", []),
+        ("--enable-auto-tool-choice --tool-call-parser $PARSER", "0.33.0", []),
+        ("--enable-log-outputs", "0.12.0", ["flag-conflict"]),
+        ("--enable-log-outputs --enable-log-requests", "0.12.0", []),
+    ],
+)
+def test_options_that_need_another_one(words: str, release: str, found: list[str]) -> None:
+    assert found == [item.rule for item in failed(words, release)]

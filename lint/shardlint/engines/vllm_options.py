@@ -63,6 +63,7 @@ def of_layout(model: ModelFacts | None, layout: Layout, options: Options) -> FOU
     yield from _modes(model, layout, options)
     yield from _nodes(layout, options)
     yield from _batches(options)
+    yield from _needing(options)
     yield from _drafts(layout, options)
     yield from _adapters(layout, options)
 
@@ -258,6 +259,28 @@ def _batches(options: Options) -> FOUND:
         yield _refuse(
             CONFLICT, f"a share of {share:g} of the GPU's memory is not between 0 and 1", "",
             "options.gpu_memory_utilization",
+        )  # fmt: skip
+
+
+NEEDS = (
+    ("enable_auto_tool_choice", "tool_call_parser", None, None),
+    ("enable_reasoning", "reasoning_parser", None, "0.7.3"),
+    ("enable_log_outputs", "enable_log_requests", False, "0.11.2"),
+)
+"""entrypoints/openai: an option, what it needs, how that is not there, since when."""
+
+
+def _needing(options: Options) -> FOUND:
+    """Options that nothing comes of without another one; the text is the same for all of them."""
+    for name, other, unset, since in NEEDS:
+        if options.get(name) is not True or options.get(other, unset) != unset:
+            continue
+        if not options.sure(other):
+            continue
+        asked, lacking = (f"--{word.replace('_', '-')}" for word in (name, other))
+        yield _refuse(
+            CONFLICT, f"`{asked}` needs `{lacking}`, which is not given",
+            f"{asked} requires {lacking}", f"options.{name}", since, remedy=f"add `{lacking}`",
         )  # fmt: skip
 
 
