@@ -402,7 +402,8 @@ def _narrowed(placement: Placement, variables: Mapping[str, Text]) -> Placement:
     for name, text in variables.items():
         given = placement.gpus_per_pod
         count = _left(given, name, text)
-        origin = given.origin or text.place
+        hides = count.is_known and count.values != given.values
+        origin = text.place if hides else given.origin or text.place
         placement = replace(placement, gpus_per_pod=replace(count, origin=origin))
     return placement
 
