@@ -301,3 +301,22 @@ def test_what_drafts_must_have_stages_too(release: str, line: str, found: bool) 
 )
 def test_options_that_need_another_one(words: str, release: str, found: list[str]) -> None:
     assert found == [item.rule for item in failed(words, release)]
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "model", "found"),
+    [
+        ("--quantization awq --dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", ["flag-conflict"]),
+        ("--quantization awq --dtype half", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--quantization awq --dtype bfloat16", "0.24.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--quantization awq_marlin --dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--kv-cache-dtype fp8_e5m2", "0.12.0", "Qwen/Qwen3-8B-FP8", ["flag-conflict"]),
+        ("--kv-cache-dtype fp8", "0.12.0", "Qwen/Qwen3-8B-FP8", []),
+        ("--kv-cache-dtype fp8_e5m2", "0.12.0", "Qwen/Qwen3-8B", []),
+    ],
+)
+def test_types_that_do_not_go_with_a_way_to_store_weights(
+    words: str, release: str, model: str, found: list[str]
+) -> None:
+    assert found == [item.rule for item in failed(words, release, model)]

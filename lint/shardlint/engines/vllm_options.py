@@ -64,6 +64,7 @@ def of_layout(model: ModelFacts | None, layout: Layout, options: Options) -> FOU
     yield from _nodes(layout, options)
     yield from _batches(options)
     yield from _needing(options)
+    yield from _half_alone(options)
     yield from _drafts(layout, options)
     yield from _adapters(layout, options)
 
@@ -270,6 +271,23 @@ NEEDS = (
 """entrypoints/openai: an option, what it needs, how that is not there, since when."""
 
 
+HALF_ALONE = {"awq": "0.24.0", "gptq": "0.22.0"}
+"""quantization/*.py: methods whose kernels take 16-bit floats alone, and until when."""
+
+
+def _half_alone(options: Options) -> FOUND:
+    """model_loader, config/vllm.py: a method that is asked for by name is not replaced."""
+    method, dtype = options.get("quantization"), options.get("dtype")
+    if method in HALF_ALONE and dtype in ("bfloat16", "float32", "float"):
+        yield _refuse(
+            CONFLICT, f"`--quantization {method}` computes in 16-bit floats alone, and"
+            f" `--dtype {dtype}` asks for others", "is not supported for quantization method",
+            "options.dtype", until=HALF_ALONE[method],
+            remedy="`--dtype half`; or no `--quantization`, so that a kernel that takes it is"
+            " chosen",
+        )  # fmt: skip
+
+
 def _needing(options: Options) -> FOUND:
     """Options that nothing comes of without another one; the text is the same for all of them."""
     for name, other, unset, since in NEEDS:
@@ -354,6 +372,7 @@ def of_model(model: ModelFacts, layout: Layout, options: Options, device: Device
         yield from _length(model, options)
         yield from _dtype(model, options)
         yield from _methods(model, options)
+        yield from _scaled_cache(model, options)
         if layout.dp == 1:
             yield from _offline(model, options)
     if device is not None and device.compute_capability:
@@ -387,6 +406,17 @@ def _dtype(model: ModelFacts, options: Options) -> FOUND:
             CONFLICT, f"models of type {model.model_type} overflow in 16-bit floats",
             "does not support float16", "options.dtype", OLDEST_READ, facts=("model_type",),
             remedy="`--dtype bfloat16`",
+        )  # fmt: skip
+
+
+def _scaled_cache(model: ModelFacts, options: Options) -> FOUND:
+    """Attention of a checkpoint in FP8 reads its scales for the cache, which E5M2 has none of."""
+    method = (model.quantization or {}).get("method")
+    if options.get("kv_cache_dtype") == "fp8_e5m2" and method == "fp8":
+        yield _refuse(
+            CONFLICT, "a checkpoint that is stored in FP8 does not go with a cache in E5M2",
+            "fp8_e5m2 kv-cache is not supported with fp8 checkpoints", "options.kv_cache_dtype",
+            facts=("quantization",), remedy="`--kv-cache-dtype fp8`", consequence=DEATH,
         )  # fmt: skip
 
 
