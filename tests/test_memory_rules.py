@@ -206,11 +206,3 @@ def test_parts_add_up_to_what_is_needed(release: str) -> None:
     numbers = [float(word.removeprefix("(")) for word in words.split() if word.startswith("(")]
     assert sum(numbers) == pytest.approx(made.needed / 2**30, abs=0.051)
     assert ("graphs" in words) is (release == "0.33.0")
-
-
-def test_weights_that_may_load_and_leave_nothing_are_surely_too_much() -> None:
-    told = {"gpu": "H100-SXM-80GB", "gpus_per_node": 8, "engine_version": {"vllm": "0.8.5"}}
-    line = "vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --max-model-len 16384\n"
-    found = check(line, "run.sh", **told)
-    (one,) = (item for item in found.findings if item.name == "weights-do-not-fit")
-    assert one.severity == "error" and "take about" in one.message

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, LayoutRule, ModelFacts, ServingPlan, World
+from shardlint.api import Found, LayoutRule, ModelFacts, World
 
 
 class MlaKvDuplication(LayoutRule):
@@ -29,18 +29,14 @@ class MlaKvDuplication(LayoutRule):
     severity = "warning"
     model = ("kv_lora_rank", "kv_heads")
 
-    def applies(self, plan: ServingPlan, engine: Engine) -> bool:
-        """Older releases keep this attention as heads, which are split."""
-        spans = plan.versions.values
-        kept = not spans or any(one.meets(engine.latent_since, None) for one in spans)
-        return super().applies(plan, engine) and kept
-
     def lacks(self, model: ModelFacts) -> str | None:
         return None if model.mla or model.kv_heads else "kv_lora_rank"
 
     def check(self, world: World) -> Iterator[Found]:
         model, ranks = world.model, world.ranks
         if model is None or ranks is None or not model.mla:
+            return
+        if not _kept_whole(world):
             return
         copies = ranks.kv_copies
         if copies is None or copies < 2 or not world.starts:
@@ -63,3 +59,9 @@ def _help(world: World, model: ModelFacts, degree: int) -> str:
     once = f"decode context parallel size {degree} stores it once"
     others = f"; so do {degree} data-parallel ranks with expert parallelism"
     return once + (others if model.moe else "")
+
+
+def _kept_whole(world: World) -> bool:
+    """Older releases keep this attention as heads, which are split."""
+    spans, since = world.plan.versions.values, world.engine.latent_since
+    return not spans or any(one.meets(since, None) for one in spans)

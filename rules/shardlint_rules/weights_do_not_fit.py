@@ -54,12 +54,13 @@ class WeightsDoNotFit(MemoryRule):
 
     def short(self, sized: Sized) -> tuple[int, int] | None:
         made = sized.made
-        missing = made.at_load + made.beside.context - made.total
-        return missing, max(_beyond(sized), _no_cache(sized) if missing > 0 else 0)
+        held = made.at_load
+        least = int(held * (1 - sized.band.weights))
+        return held + made.beside.context - made.total, least - sized.generous.total
 
     def said(self, world: World, sized: Sized, sure: bool) -> Found:
         made = sized.made
-        about = "" if sure and _beyond(sized) > 0 else " about"
+        about = "" if sure else " about"
         rooms = made.weights.parts.get("adapters", 0)
         whole = made.at_load > made.held
         cure = FEWER if rooms > made.weights.bytes - rooms else WHOLE if whole else USUAL
@@ -72,20 +73,6 @@ class WeightsDoNotFit(MemoryRule):
             help=cure,
             repair=Repair("memory"),
         )
-
-
-def _beyond(sized: Sized) -> int:
-    """Bytes of the weights, at their least, that the largest card does not have."""
-    return int(sized.made.at_load * (1 - sized.band.weights)) - sized.generous.total
-
-
-def _no_cache(sized: Sized) -> int:
-    """Bytes that one request lacks at the far end of the band, should the weights load."""
-    made = sized.made
-    if made.settings.kv_bytes is not None:
-        return 0
-    least = 1 if made.beside.cuts_requests else made.need or 1
-    return least - (sized.generous.kv + sized.band.above)
 
 
 USUAL = "more ranks for one copy of the model, fewer bits per weight, or larger cards"
