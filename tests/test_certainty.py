@@ -44,8 +44,12 @@ def test_too_few_gpus_in_one_pod_are_an_error() -> None:
         pod(more='  - {name: ray, image: r, command: [sh, -c, "ray start --head"]}\n'),
     ],
 )
-def test_a_ray_cluster_can_bring_more_gpus(text: str) -> None:
-    assert [] == severities(text, "gpu-count-short", "pod.yaml")
+def test_a_ray_cluster_can_bring_more_gpus_where_it_is_used_unasked(text: str) -> None:
+    """config/parallel.py: since 0.11.2 an unset executor refuses before it looks at Ray."""
+    assert [] == severities(text.replace("v0.33.0", "v0.10.2"), "gpu-count-short", "pod.yaml")
+    assert ["error"] == severities(text, "gpu-count-short", "pod.yaml")
+    told = text.replace('"16"]', '"16", --distributed-executor-backend, ray]')
+    assert ["error"] != severities(told, "gpu-count-short", "pod.yaml")
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,13 @@ def test_the_longest_context_is_known_from_the_models_own_config_alone(
     assert found == errors(f"{line}\n")
 
 
+def test_a_length_in_the_users_own_words_is_the_longest_one() -> None:
+    models = {"org/m": {"max_position_embeddings": 8192}}
+    line = "vllm serve org/m --max-model-len {}\n"
+    assert ["context-len-exceeds-model"] == errors(line.format(16384), models=models)
+    assert [] == errors(line.format(8192), models=models)
+
+
 def test_a_number_of_stages_without_end_is_judged_at_once() -> None:
     result = check("vllm serve Qwen/Qwen3-8B -pp 100000000000\n", **TOLD)  # type: ignore[arg-type]
     assert ["pp-exceeds-layers"] == [finding.name for finding in result.findings]
@@ -266,3 +273,44 @@ def test_braces_in_a_name_are_no_place_for_a_number() -> None:
     found = check(line, models=own, **TOLD).findings  # type: ignore[arg-type]
     assert "plugin-failed" not in [one.name for one in found]
     assert any("acme/a{b} is dense" in one.message for one in found)
+
+
+TWICE = "behind an entrypoint that starts the engine already"
+IMAGE = "vllm/vllm-openai:v0.12.0"
+
+
+@pytest.mark.parametrize("words", ["vllm serve {}", "serve {}", "python3 -m vllm serve {}"])
+def test_an_image_that_starts_the_engine_takes_no_second_launcher(words: str) -> None:
+    line = f"docker run --gpus all {{}}{IMAGE} {words.format('Qwen/Qwen3-8B')}\n"
+    assert ["flag-unknown"] == errors(line.format("")), TWICE
+    service = f"services:\n  a:\n    image: {IMAGE}\n    command: {words.format('Qwen/Qwen3-8B')}\n"
+    assert ["flag-unknown"] == errors(service, "compose.yaml"), TWICE
+    own = service.replace("    command", "    entrypoint: []\n    command")
+    assert [] == errors(own, "compose.yaml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"docker run --entrypoint vllm {IMAGE} serve Qwen/Qwen3-8B",
+        f"docker run --entrypoint '' {IMAGE} vllm serve Qwen/Qwen3-8B",
+        "docker run registry.example.com/own-vllm:v0.12.0 vllm serve Qwen/Qwen3-8B",
+        f"apptainer exec --nv docker://{IMAGE} vllm serve Qwen/Qwen3-8B",
+        f"docker run {IMAGE} Qwen/Qwen3-8B",
+    ],
+)
+def test_a_launcher_is_right_where_no_entrypoint_stands_before_it(line: str) -> None:
+    assert [] == errors(f"{line}\n")
+
+
+def test_latent_attention_is_told_of_where_a_release_has_it() -> None:
+    line = "vllm serve deepseek-ai/DeepSeek-V3 -tp 8\n"
+    for release, found in (("0.6.6", False), ("0.8.5", True)):
+        told = {"engine_version": {"vllm": release}}
+        names = [one.name for one in check(line, **told).findings]  # type: ignore[arg-type]
+        assert found == ("mla-kv-duplication" in names)
+
+
+def test_options_that_contradict_one_another_do_so_for_any_model() -> None:
+    line = "vllm serve acme/Qwen3-8B-tuned -tp 2 --nnodes 2 --distributed-executor-backend ray\n"
+    assert "flag-conflict" in errors(line)

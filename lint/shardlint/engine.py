@@ -33,6 +33,8 @@ class Engine(Protocol):
     aliases: tuple[str, ...]
     checked: bool
     """False: only recognised. What is stated of it is read, and nothing is judged."""
+    latent_since: str | None
+    """The first release that keeps latent attention as such; None: all that are known."""
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """The engine's reading of a launch, or None when this is not its launch.
@@ -98,6 +100,11 @@ class Engine(Protocol):
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
         """Why one host's devices need not be all that there is, as a condition; else None."""
+        ...
+
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        """Whether ranks that its host has no devices for go to a Ray cluster without being told to;
+        None: it is told, or releases that it can be differ."""
         ...
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

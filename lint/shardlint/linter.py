@@ -378,7 +378,7 @@ def _together(
 ) -> _Hit | None:
     """One finding of all worlds that have one at a place: the mildest of them."""
     found, world = max(group, key=lambda item: SEVERITIES.index(item[0].severity or rule.severity))
-    models = [world.model for _, world in group if world.model is not None]
+    models = [world.model for _, world in group if found.of_model and world.model is not None]
     assumes = assumes.union(*(model.doubts(found.facts or rule.model) for model in models))
     releases = plan.versions.values
     if found.since or found.until:

@@ -528,6 +528,11 @@ SHAPE_KEPT = "leaves the shape of the model as it is"
 """End of an assumption about an option that could give the model other sizes."""
 
 
+RAY_JOINS = "every node is part of one Ray cluster, for one engine"
+RAY_UNASKED = "the engine uses the Ray cluster that is there without being asked to"
+"""Assumptions about the nodes and the executor of an engine that is told of neither."""
+
+
 @record
 class Asked:
     """What a container writes for one resource."""

@@ -104,7 +104,8 @@ class Found:
 
     The linter adds rule, plan, positions, confidence and fixes. `at` is a fact or a place; an error
     that does not hold in every world, or that rests on an assumption, becomes a warning. `facts`
-    are the fields of ModelFacts that it rests on; without them, those of the rule.
+    are the fields of ModelFacts that it rests on; without them, those of the rule. `of_model`:
+    False where it holds whatever the model is.
     """
 
     message: str
@@ -116,6 +117,7 @@ class Found:
     since: str | None = None
     until: str | None = None
     facts: tuple[str, ...] = ()
+    of_model: bool = True
 
 
 USUAL_LENGTHS = (1024, 1024)
@@ -412,6 +414,7 @@ class ConstraintRule(LayoutRule):
             since=constraint.since,
             until=constraint.until,
             facts=constraint.facts,
+            of_model=bool(constraint.facts or self.model),
         )
 
     def repair(self, constraint: Constraint, world: World) -> Repair | None:

@@ -20,6 +20,8 @@ from shardlint.engine import Engine
 from shardlint.known import Known
 from shardlint.library import LOOK, MAX_BYTES, Asked, Library, kinds
 from shardlint.plan import (
+    RAY_JOINS,
+    RAY_UNASKED,
     Device,
     ModelFacts,
     Neighbour,
@@ -580,6 +582,8 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
     )
     if engine is None or not engine.checked:
         return placed
+    if (unasked := engine.unasked_ray(placed)) is not None:
+        placed = _by_ray(placed) if unasked else _without_ray(placed)
     if condition := engine.joins_hosts(placed):
         pods = placed.placement.pods_per_group.assuming(condition)
         placed = replace(placed, placement=replace(placed.placement, pods_per_group=pods))
@@ -588,6 +592,30 @@ def _enriched(plan: ServingPlan, project: Project) -> ServingPlan:
         return placed
     unknown: Known[int] = Known.unknown(why, placed.fleet.replicas.origin)
     return replace(placed, fleet=replace(placed.fleet, replicas=unknown))
+
+
+def _by_ray(plan: ServingPlan) -> ServingPlan:
+    """The ranks in the Ray cluster that is there, without a doubt about that."""
+    executor = plan.effective.executor
+    if RAY_UNASKED not in executor.assumes:
+        return plan
+    assumes = (executor.assumes - {RAY_UNASKED}) | plan.versions.assumes
+    return replace(
+        plan, effective=replace(plan.effective, executor=replace(executor, assumes=assumes))
+    )
+
+
+def _without_ray(plan: ServingPlan) -> ServingPlan:
+    """The engine on its own devices, whatever Ray cluster is around it."""
+    placement, executor = plan.placement, plan.effective.executor
+    pods, doubts = placement.pods_per_group, plan.versions.assumes
+    alone: Known[int] = Known.of(1, how="defaulted", assumes=doubts)
+    if RAY_JOINS in pods.assumes or (not pods.is_known and pods.reason == placement.joined):
+        plan = replace(plan, placement=replace(placement, pods_per_group=alone))
+    if RAY_UNASKED not in executor.assumes:
+        return plan
+    own: Known[Any] = Known.of(None, how="defaulted", assumes=doubts)
+    return replace(plan, effective=replace(plan.effective, executor=own))
 
 
 def _spans_pods(plan: ServingPlan, engine: Engine) -> str | None:

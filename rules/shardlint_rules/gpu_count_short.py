@@ -167,6 +167,9 @@ def _help(world: World) -> str:
     assert ranks is not None and world.devices is not None
     asked = f"{ranks.gpus_per_pod} GPUs"
     copies = world.devices // ranks.world_size
-    if world.engine.flag_name("dp") is None:
-        return asked
-    return f"DP {copies}, or {asked}" if copies and world.layout.one_group else asked
+    ways = [asked]
+    if world.engine.flag_name("dp") is not None and copies and world.layout.one_group:
+        ways.insert(0, f"DP {copies}")
+    if world.plan.placement.joined is not None and (option := world.engine.flag_name("executor")):
+        ways.append(f"`{option} ray`, without which the Ray cluster is not used")
+    return ", or ".join(ways)

@@ -69,7 +69,9 @@ class GpuCountSurplus(LayoutRule):
         ranks, devices = world.ranks, world.devices
         if ranks is None or devices is None:
             return
-        if ranks.gpus_per_pod is None:
+        placement = world.plan.placement
+        joined = placement.joined is not None and (placement.pods_per_group.only or 1) > 1
+        if ranks.gpus_per_pod is None or joined:
             yield from _of_group(world)
             return
         if (pods := _fewer_pods(world)) is not None:

@@ -3,7 +3,7 @@
 Multi-head latent attention (DeepSeek, Kimi-K2, GLM-5 and others) keeps one compressed entry per
 token for all heads. It cannot be split by heads, so that each rank of a tensor parallel group
 stores all of it: with TP 8, seven eighths of the KV memory hold copies. vLLM does this without a
-warning (`get_num_kv_heads` is 1 for these models on every rank).
+warning (`get_num_kv_heads` is 1 for these models on every rank). Before 0.7.0 it kept heads.
 
 ```sh fails
 vllm serve deepseek-ai/DeepSeek-R1 --tensor-parallel-size 8  # mla-kv-duplication
@@ -37,6 +37,8 @@ class MlaKvDuplication(LayoutRule):
         model, ranks = world.model, world.ranks
         if model is None or ranks is None or not model.mla:
             return
+        if not _kept_whole(world):
+            return
         copies = ranks.kv_copies
         if copies is None or copies < 2 or not world.starts:
             return
@@ -67,8 +69,14 @@ def _repair(world: World, model: ModelFacts, degree: int) -> Repair | None:
 
 
 def _help(world: World, model: ModelFacts, degree: int) -> str:
-    if world.engine.flag_name("dcp") is None:
+    if world.engine.flag_name("dcp", releases=world.plan.versions) is None:
         return f"attention data parallelism: each of {degree} ranks keeps its own requests only"
     once = f"decode context parallel size {degree} stores it once"
     others = f"; so do {degree} data-parallel ranks with expert parallelism"
     return once + (others if model.moe else "")
+
+
+def _kept_whole(world: World) -> bool:
+    """Older releases keep this attention as heads, which are split."""
+    spans, since = world.plan.versions.values, world.engine.latent_since
+    return not spans or any(one.meets(since, None) for one in spans)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from engines.commands import ENGINE
-from harness import project
+from harness import check, project
 from shardlint.linter import certain_options
 from shardlint.plan import Constraint
 
@@ -263,3 +263,60 @@ EXPERTS: Mapping[str, Any] = {
 def test_groups(facts: Mapping[str, Any], words: str, release: str, found: bool) -> None:
     rules = [name for name, _ in refused(words, release, "my/model", models={"my/model": facts})]
     assert found is ("quant-group-misaligned" in rules)
+
+
+MTP = """ --speculative-config '{"method":"mtp"}'"""
+
+
+@pytest.mark.parametrize(
+    ("release", "line", "found"),
+    [
+        ("0.26.0", "Qwen/Qwen3.5-27B -pp 4" + MTP, True),
+        ("0.30.0", "Qwen/Qwen3.5-27B -pp 4" + MTP, False),
+        ("0.26.0", "Qwen/Qwen3.5-27B -tp 4" + MTP, False),
+        ("0.26.0", "Qwen/Qwen3.5-27B -pp 4" + MTP.replace("mtp", "ngram"), False),
+        ("0.12.0", "deepseek-ai/DeepSeek-V3 -pp 2" + MTP, False),
+        ("0.16.0", "deepseek-ai/DeepSeek-V3 -pp 2" + MTP, True),
+        ("0.7.3", "deepseek-ai/DeepSeek-R1 -tp 8 -pp 2 --num-speculative-tokens 1", True),
+        ("0.7.3", "deepseek-ai/DeepSeek-R1 -tp 8 -pp 2", False),
+    ],
+)
+def test_what_drafts_must_have_stages_too(release: str, line: str, found: bool) -> None:
+    result = check(f"vllm serve {line}\n", "run.sh", engine_version={"vllm": release})
+    severities = [one.severity for one in result.findings if one.name == "pp-unsupported"]
+    assert (["error"] if found else []) == severities
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "found"),
+    [
+        ("--enable-auto-tool-choice", "0.33.0", ["flag-conflict"]),
+        ("--enable-auto-tool-choice", "0.6.0", ["flag-conflict"]),
+        ("--enable-auto-tool-choice --tool-call-parser hermes", "0.33.0", []),
+        ("--tool-call-parser hermes", "0.33.0", []),
+        ("--enable-auto-tool-choice --tool-call-parser $PARSER", "0.33.0", []),
+        ("--enable-log-outputs", "0.12.0", ["flag-conflict"]),
+        ("--enable-log-outputs --enable-log-requests", "0.12.0", []),
+    ],
+)
+def test_options_that_need_another_one(words: str, release: str, found: list[str]) -> None:
+    assert found == [item.rule for item in failed(words, release)]
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "model", "found"),
+    [
+        ("--quantization awq --dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", ["flag-conflict"]),
+        ("--quantization awq --dtype half", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--quantization awq --dtype bfloat16", "0.24.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--quantization awq_marlin --dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--dtype bfloat16", "0.12.0", "Qwen/Qwen3-8B-AWQ", []),
+        ("--kv-cache-dtype fp8_e5m2", "0.12.0", "Qwen/Qwen3-8B-FP8", ["flag-conflict"]),
+        ("--kv-cache-dtype fp8", "0.12.0", "Qwen/Qwen3-8B-FP8", []),
+        ("--kv-cache-dtype fp8_e5m2", "0.12.0", "Qwen/Qwen3-8B", []),
+    ],
+)
+def test_types_that_do_not_go_with_a_way_to_store_weights(
+    words: str, release: str, model: str, found: list[str]
+) -> None:
+    assert found == [item.rule for item in failed(words, release, model)]

@@ -119,6 +119,15 @@ def test_every_error_on_real_manifests_is_argued(shared: Path) -> None:
     assert result.files > 100
 
 
+LEAVE_IT_TO_RAY = {
+    "kthena/volcano-sh__kthena__multi-node.yaml",
+    "slurm/KempnerInstitute__distributed-inference-vllm__deepseek_r1_h100_slurm.sh",
+    "slurm/KempnerInstitute__distributed-inference-vllm__llama_3.1_405b_slurm.sh",
+}
+"""They start a Ray cluster and do not tell the engine of it: refused since vLLM 0.11.2
+("larger than the number of available GPUs", NVIDIA-NeMo/Skills#1059, vllm-project/vllm#29447)."""
+
+
 @pytest.mark.parametrize("version", ["0.33.0", "0.8.5"])
 def test_a_stated_release_adds_no_unreviewed_error(version: str, shared: Path) -> None:
     """With a release given for all files, only refused options may be new errors."""
@@ -130,8 +139,10 @@ def test_a_stated_release_adds_no_unreviewed_error(version: str, shared: Path) -
         "flag-conflict",
         *(row["rule"] for row in YAML(typ="safe").load(REVIEWED) or []),
     }
-    new = {f.name for f in result.findings if f.severity == "error"} - allowed
-    assert new == set()
+    errors = [f for f in result.findings if f.severity == "error" and f.name not in allowed]
+    refused = {f.file for f in errors if f.name == "gpu-count-short"}
+    assert refused == (LEAVE_IT_TO_RAY if version == "0.33.0" else set())
+    assert [f for f in errors if f.name != "gpu-count-short"] == []
 
 
 def test_nothing_certain_is_said_of_files_that_are_no_manifest(shared: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from harness import check
 from readers import reading
 from readers.reading import (
     at,
@@ -592,3 +593,16 @@ def found_in(text: str) -> list[str]:
 def test_a_wrong_type_is_survived(rest: str) -> None:
     text = service(rest) if "image" not in rest else "services:\n  a:\n" + block(rest, 4)
     assert () == reading.project(text, FILE).broken
+
+
+def test_a_variable_that_hides_devices_is_where_they_are_few() -> None:
+    text = """\
+services:
+  v:
+    image: vllm/vllm-openai:v0.12.0
+    command: --model Qwen/Qwen3-8B -tp 2
+    environment: {CUDA_VISIBLE_DEVICES: "0"}
+    deploy: {resources: {reservations: {devices: [{count: all, capabilities: [gpu]}]}}}
+"""
+    (short,) = (f for f in check(text, "compose.yaml").findings if f.name == "gpu-count-short")
+    assert 5 == short.start.line

@@ -69,7 +69,8 @@ def test_pods_that_join_a_cluster_for_nothing_are_told() -> None:
     few = RAY.replace("-tp 8 -pp 2", "-tp 8")
     (finding,) = (item for item in found(few) if item.name == "gpu-count-surplus")
     assert "TP 8 uses 8 of the 16 GPUs that the 2 pods of a group have" in finding.message
-    assert "gpu-count-surplus" not in names(found(RAY))
+    told = RAY.replace("-pp 2", "-pp 2 --distributed-executor-backend ray")
+    assert "gpu-count-surplus" not in names(found(told))
     alone = group(pods("worker", "vllm serve org/m -tp 8"))
     assert "gpu-count-surplus" not in names(found(alone))
 
@@ -232,7 +233,15 @@ def test_what_is_no_group_has_no_plan(text: str) -> None:
 
 
 def test_ray_in_older_releases_takes_the_whole_group() -> None:
-    assert not {"gpu-count-short", "node-group-size-mismatch"} & set(names(found(RAY)))
+    old = RAY.replace("v0.11.2", "v0.10.2")
+    assert not {"gpu-count-short", "node-group-size-mismatch"} & set(names(found(old)))
+
+
+def test_newer_releases_take_ray_only_where_they_are_told_to() -> None:
+    assert "gpu-count-short" in names(found(RAY))
+    told = RAY.replace("-pp 2", "-pp 2 --distributed-executor-backend ray")
+    assert "gpu-count-short" not in names(found(told))
+    assert "gpu-count-surplus" in names(found(RAY.replace("-tp 8 -pp 2", "-tp 8")))
 
 
 def test_without_ray_an_engine_stays_in_its_pod() -> None:
@@ -242,7 +251,7 @@ def test_without_ray_an_engine_stays_in_its_pod() -> None:
 
 def test_a_script_may_start_a_cluster() -> None:
     text = group(pods("vllm", "/scripts/join.sh; vllm serve org/m -tp 16"))
-    assert "gpu-count-short" not in names(found(text))
+    assert "gpu-count-short" not in names(found(text.replace("v0.11.2", "v0.10.2")))
 
 
 def short(text: str) -> Finding | None:
@@ -259,10 +268,22 @@ def test_more_ranks_than_the_group_has_devices() -> None:
     assert short(text.replace("-pp 3", "-pp 2")) is None
 
 
-def test_pods_of_other_objects_may_join_a_ray_cluster() -> None:
-    one = short(RAY.replace("-pp 2", "-pp 4"))
+def test_pods_of_other_objects_may_be_in_a_ray_cluster_that_is_there() -> None:
+    ray = "--distributed-executor-backend ray"
+    line = f"ray start --address=$HEAD:6379 && vllm serve org/m -tp 8 -pp 4 {ray}"
+    one = short(group(pods("vllm", line)))
     assert one is not None and one.severity == "warning"
     assert "no pod outside of the group is in its Ray cluster" in one.assumes
+
+
+def test_a_cluster_that_the_leader_starts_is_that_of_its_group() -> None:
+    ray = "--distributed-executor-backend ray"
+    for text in (RAY.replace("-pp 2", f"-pp 4 {ray}"), RAY.replace("-pp 2", "-pp 4")):
+        one = short(text.replace("v0.11.2", "v0.10.2"))
+        assert one is not None and (one.severity, one.assumes) == ("error", ())
+    script = "bash multi-node-serving.sh leader --ray_cluster_size=$LWS_GROUP_SIZE"
+    one = short(RAY.replace("ray start --head &&", f"{script};").replace("-pp 2", f"-pp 4 {ray}"))
+    assert one is not None and (one.severity, one.assumes) == ("error", ())
 
 
 def test_nodes_are_the_pods_of_a_group() -> None:

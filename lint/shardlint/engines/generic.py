@@ -36,6 +36,7 @@ class RecognisedEngine:
     """One engine of `data/launchers.json` that has no module of its own."""
 
     checked = False
+    latent_since: str | None = None
 
     def __init__(self, name: str, label: str, aliases: tuple[str, ...] = ()) -> None:
         self.name, self.label, self.aliases = name, label, aliases
@@ -121,6 +122,9 @@ class RecognisedEngine:
         return by_options(self, layout, release)
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
+        return None
+
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:

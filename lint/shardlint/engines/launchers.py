@@ -123,6 +123,12 @@ def image_tells_version(engine: str, image: str | None) -> bool:
     return bool(image and pattern and pattern.search(repository(image)))
 
 
+def image_starts(engine: str, image: str | None) -> bool:
+    """The entrypoint of this image is the engine itself: words that are given are its own."""
+    pattern = _patterns(engine, "engine_entrypoints")
+    return bool(image and pattern and pattern.search(repository(image)))
+
+
 def another(engine: str, image: str | None) -> bool:
     """The image is one of another engine."""
     return any(name != engine and image_matches(name, image) for name in _data()["engines"])

@@ -81,6 +81,7 @@ class SGLang(RecognisedEngine):
     """The engine as shardlint asks it; `Layout.tp` are all ranks of a stage, `--tp-size`."""
 
     checked = True
+    latent_since: str | None = None
 
     def __init__(self) -> None:
         super().__init__("sglang", "SGLang")

@@ -119,6 +119,7 @@ class TabledEngine(RecognisedEngine):
     """An engine that is judged, by what its table and its module say."""
 
     checked = True
+    latent_since: str | None = None
     judged: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Fields of the layout that the constraints of a rule depend on."""
 

@@ -25,6 +25,7 @@ from shardlint.engines import (
 )
 from shardlint.engines.command_lines import Command, Version, with_file
 from shardlint.engines.flags import FlagTable, FlagView, ParsedWords
+from shardlint.engines.vllm_cache_rules import LATENT_SINCE
 from shardlint.engines.vllm_command import VLLMDialect
 from shardlint.engines.vllm_memory import VLLMMemory
 from shardlint.footprint import MemoryRules
@@ -42,6 +43,7 @@ from shardlint.plan import (
     Options,
     Ranks,
     Reading,
+    Refused,
     Releases,
     Router,
     ServingPlan,
@@ -102,6 +104,7 @@ class VLLM:
     label = "vLLM"
     aliases: tuple[str, ...] = ()
     checked = True
+    latent_since: str | None = LATENT_SINCE
 
     def __init__(self) -> None:
         self.table = FlagTable(VLLM.name)
@@ -120,6 +123,8 @@ class VLLM:
         newest = chosen[-1].parsed
         omni = any(word.value == OMNI for word in command.words)
         refused = command_lines.refused(self.table, found, command, releases)
+        if start and self._started_twice(launch):
+            refused = (_twice(launch.argv[0], launch), *refused)
         return Reading(
             engine=self.name,
             command=launch.argv[:start],
@@ -135,6 +140,11 @@ class VLLM:
             remarks=vllm_remarks.remarks(self.table, chosen, command, releases),
             releases=agreed.taking(found),
         )
+
+    def _started_twice(self, launch: Launch) -> bool:
+        """Words that start the engine, behind an entrypoint that starts it already."""
+        image = launch.image.only
+        return not launch.argv_complete and launchers.image_starts(self.name, image)
 
     def _command(self, launch: Launch, start: int) -> Command:
         image = launch.image.only
@@ -174,6 +184,8 @@ class VLLM:
         after = launchers.after_launcher(self.name, launch.argv)
         if after is None:
             after = _before_serve(launch.argv)
+        if after is None and launch.argv and launch.argv[0].value == "serve":
+            after = 1 if self._started_twice(launch) else None
         if after is not None:
             return after
         image = launch.image.only
@@ -281,6 +293,17 @@ class VLLM:
             return None
         return f"no Ray cluster joins the {nodes} nodes, which vLLM before 0.11.2 would use unasked"
 
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
+        """config/parallel.py: since 0.11.2 too few devices are refused, whatever Ray has."""
+        spans = plan.versions.values
+        if not plan.layout.executor.is_unset or not plan.layout.nnodes.is_unset or not spans:
+            return None
+        if all(one.within(RAY_UNASKED_UNTIL, None) for one in spans):
+            return False
+        cuda = not any(device.vendor == "amd" for device in plan.placement.gpu.values)
+        old = all(one.within(None, RAY_UNASKED_UNTIL) for one in spans)
+        return True if old and cuda else None
+
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
         """`auto` is the model's own type, unless the checkpoint can declare another one."""
         dtype = plan.memory.kv_cache_dtype
@@ -335,6 +358,14 @@ class VLLM:
 
 
 # ------------------------------------------------------------------------------------- options
+
+
+def _twice(word: Text, launch: Launch) -> Refused:
+    return Refused(
+        kind="unknown", written=word, at=word.place, problem="unrecognized arguments",
+        certain=not (word.assumes or launch.image.assumes), known=True,
+        remedy="begin with the model: the image's entrypoint starts the server already",
+    )  # fmt: skip
 
 
 def _before_serve(argv: Sequence[Text]) -> int | None:

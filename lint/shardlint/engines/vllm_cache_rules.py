@@ -82,6 +82,7 @@ class Rules:
     """Pages of different sizes stand side by side in a block (DeepSeek-V4)."""
 
 
+LATENT_SINCE: Final = "0.7.0"
 SINCE: Final[dict[str, str]] = {
     "v1": "0.8.0",
     "managed": "0.9.1",
@@ -93,7 +94,7 @@ SINCE: Final[dict[str, str]] = {
     "state_modes": "0.15.0",
     "prefix_caching": "0.26.0",
     "block_from_backend": "0.20.0",
-    "latent": "0.7.0",
+    "latent": LATENT_SINCE,
     "checkpoint_dtype": "0.14.0",
     "scheme_dtype": "0.15.0",
     "packed": "0.24.0",

@@ -120,6 +120,13 @@ def _row(model: ModelFacts) -> dict[str, Any]:
     return row
 
 
+def no_stages(architecture: str) -> tuple[tuple[str | None, str | None], ...]:
+    """The releases in which a class is not written for pipeline stages."""
+    row = _table()["architectures"].get(architecture, {})
+    return tuple((span.get("since", row.get("first")), span.get("until"))
+                 for span in row.get("no_pp", ()))  # fmt: skip
+
+
 TOLD = "override"
 """Provenance of what the user says of a model."""
 

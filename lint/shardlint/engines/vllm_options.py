@@ -63,6 +63,8 @@ def of_layout(model: ModelFacts | None, layout: Layout, options: Options) -> FOU
     yield from _modes(model, layout, options)
     yield from _nodes(layout, options)
     yield from _batches(options)
+    yield from _needing(options)
+    yield from _half_alone(options)
     yield from _drafts(layout, options)
     yield from _adapters(layout, options)
 
@@ -172,7 +174,8 @@ def _nodes(layout: Layout, options: Options) -> FOUND:
     if layout.nnodes > 1 and options.get("data_parallel_backend") == "ray":
         yield _refuse(
             CONFLICT, "several nodes by `--nnodes` are not for data parallel ranks in Ray",
-            "--data-parallel-backend mp", "options.data_parallel_backend", "0.27.0",
+            "--data-parallel-backend mp", "options.data_parallel_backend", OLDEST_READ,
+            refusal_since="0.27.0",
         )  # fmt: skip
     if layout.nnodes > 1 and executor == "ray":
         yield _refuse(
@@ -260,6 +263,45 @@ def _batches(options: Options) -> FOUND:
         )  # fmt: skip
 
 
+NEEDS = (
+    ("enable_auto_tool_choice", "tool_call_parser", None, None),
+    ("enable_reasoning", "reasoning_parser", None, "0.7.3"),
+    ("enable_log_outputs", "enable_log_requests", False, "0.11.2"),
+)
+"""entrypoints/openai: an option, what it needs, how that is not there, since when."""
+
+
+HALF_ALONE = {"awq": "0.24.0", "gptq": "0.22.0"}
+"""quantization/*.py: methods whose kernels take 16-bit floats alone, and until when."""
+
+
+def _half_alone(options: Options) -> FOUND:
+    """model_loader, config/vllm.py: a method that is asked for by name is not replaced."""
+    method, dtype = options.get("quantization"), options.get("dtype")
+    if method in HALF_ALONE and dtype in ("bfloat16", "float32", "float"):
+        yield _refuse(
+            CONFLICT, f"`--quantization {method}` computes in 16-bit floats alone, and"
+            f" `--dtype {dtype}` asks for others", "is not supported for quantization method",
+            "options.dtype", until=HALF_ALONE[method],
+            remedy="`--dtype half`; or no `--quantization`, so that a kernel that takes it is"
+            " chosen",
+        )  # fmt: skip
+
+
+def _needing(options: Options) -> FOUND:
+    """Options that nothing comes of without another one; the text is the same for all of them."""
+    for name, other, unset, since in NEEDS:
+        if options.get(name) is not True or options.get(other, unset) != unset:
+            continue
+        if not options.sure(other):
+            continue
+        asked, lacking = (f"--{word.replace('_', '-')}" for word in (name, other))
+        yield _refuse(
+            CONFLICT, f"`{asked}` needs `{lacking}`, which is not given",
+            f"{asked} requires {lacking}", f"options.{name}", since, remedy=f"add `{lacking}`",
+        )  # fmt: skip
+
+
 # --------------------------------------------------------------------------- drafts, adapters
 
 
@@ -330,6 +372,7 @@ def of_model(model: ModelFacts, layout: Layout, options: Options, device: Device
         yield from _length(model, options)
         yield from _dtype(model, options)
         yield from _methods(model, options)
+        yield from _scaled_cache(model, options)
         if layout.dp == 1:
             yield from _offline(model, options)
     if device is not None and device.compute_capability:
@@ -363,6 +406,17 @@ def _dtype(model: ModelFacts, options: Options) -> FOUND:
             CONFLICT, f"models of type {model.model_type} overflow in 16-bit floats",
             "does not support float16", "options.dtype", OLDEST_READ, facts=("model_type",),
             remedy="`--dtype bfloat16`", sets=(("dtype", "bfloat16"),),
+        )  # fmt: skip
+
+
+def _scaled_cache(model: ModelFacts, options: Options) -> FOUND:
+    """Attention of a checkpoint in FP8 reads its scales for the cache, which E5M2 has none of."""
+    method = (model.quantization or {}).get("method")
+    if options.get("kv_cache_dtype") == "fp8_e5m2" and method == "fp8":
+        yield _refuse(
+            CONFLICT, "a checkpoint that is stored in FP8 does not go with a cache in E5M2",
+            "fp8_e5m2 kv-cache is not supported with fp8 checkpoints", "options.kv_cache_dtype",
+            facts=("quantization",), remedy="`--kv-cache-dtype fp8`", consequence=DEATH,
         )  # fmt: skip
 
 

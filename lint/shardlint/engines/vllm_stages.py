@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from shardlint.engines.vllm_models import DEATH, OLDEST_READ, REFUSAL, Shape, of, shape
+from shardlint.engines.vllm_models import DEATH, OLDEST_READ, REFUSAL, Shape, no_stages, of, shape
 from shardlint.plan import Constraint, Layout, ModelFacts, Options, at_most, divides
 
 FOUND: TypeAlias = Iterator[Constraint]
@@ -46,6 +46,7 @@ def stages(model: ModelFacts, built: Shape, layout: Layout, options: Options) ->
             sentence=f"{model.architecture} cannot be split over pipeline stages",
             **of(special, REFUSAL),
         )  # fmt: skip
+    yield from _drafting(model, pp, options)
     layers = model.num_layers
     if not layers:
         return
@@ -67,6 +68,47 @@ def stages(model: ModelFacts, built: Shape, layout: Layout, options: Options) ->
         sentence=f"{{left}} layers do not divide over {{right}} stages: {_listed(sizes)}",
     )  # fmt: skip
     yield from _first_stages(model, built, sizes)
+
+
+OWN_DRAFTS = {
+    "deepseek_v3": "DeepSeekMTPModel", "deepseek_v32": "DeepSeekMTPModel",
+    "glm_moe_dsa": "DeepSeekMTPModel", "deepseek_v4": "DeepSeekV4MTPModel",
+    "mimo": "MiMoMTPModel", "glm4_moe": "Glm4MoeMTPModel", "ernie4_5_moe": "ErnieMTPModel",
+    "qwen3_next": "Qwen3NextMTP", "qwen3_5": "Qwen3_5MTP", "qwen3_5_moe": "Qwen3_5MoeMTP",
+    "longcat_flash": "LongCatFlashMTPModel", "step3p5": "Step3p5MTP",
+}  # fmt: skip
+"""config/speculative.py, hf_config_override: the class of the layers of a model that draft."""
+DRAFT_ALONE_SINCE = "0.30.0"
+"""The draft was split over the stages of its target before, and had to be written for that."""
+V0_DRAFTS = ("speculative_config", "speculative_model", "num_speculative_tokens")
+
+
+def _drafting(model: ModelFacts, pp: int, options: Options) -> FOUND:
+    """What drafts must be able to have stages too."""
+    common: dict[str, Any] = {
+        "rule": NO_STAGES, "subject": "stages", "left": pp, "right": 1, "test": at_most,
+        "cures": ("pp",),
+    }  # fmt: skip
+    asked = next((name for name in V0_DRAFTS if options.get(name)), None)
+    if asked is not None and options.get("VLLM_USE_V1") != "1":
+        yield Constraint(
+            since="0.6.6", until="0.8.0", consequence=DEATH,
+            refusal="incompatible with pipeline parallelism",
+            sentence="speculative decoding does not go with pipeline stages", **common,
+        )  # fmt: skip
+    config = options.get("speculative_config")
+    told = config if isinstance(config, dict) else {}
+    method = str(told.get("method") or options.get("spec_method") or "")
+    draft = OWN_DRAFTS.get(model.model_type or "")
+    if draft is None or not method.endswith("mtp") or told.get("model") is not None:
+        return
+    for since, until in no_stages(draft):
+        yield Constraint(
+            since=since, until=until or DRAFT_ALONE_SINCE, consequence=REFUSAL,
+            facts=("model_type",), refusal="Pipeline parallelism is not supported for this model",
+            sentence=f"the layers of {model.architecture} that draft cannot be split over pipeline"
+            " stages", remedy="no `--speculative-config`", **common,
+        )  # fmt: skip
 
 
 def _listed(sizes: list[int]) -> str:

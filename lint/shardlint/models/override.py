@@ -157,12 +157,23 @@ def stated_facts(
     """
     before = base or ModelFacts(id=id, provenance=provenance)
     values = _values(table, where)
-    facts = replace(before, id=id, **values)
+    facts = replace(before, id=id, **_lengths(values), **values)
     if "kv_groups" not in values and any(key in values for key in CACHE_FIELDS):
         facts = replace(facts, kv_groups=_groups_on_top(before, facts))
     if facts.dense_ffn is None and facts.intermediate_size and _is_dense(facts):
         facts = replace(facts, dense_ffn=True)
     return _with_weights(facts, before)
+
+
+def _lengths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Contexts that follow from a length in somebody's own words: that is the longest one."""
+    length = values.get("max_position_embeddings")
+    if length is None:
+        return {}
+    longest = values.get("longest_context", length)
+    default = values.get("default_context", min(length, longest))
+    found = {"longest_context": longest, "default_context": default, "least_context": default}
+    return {name: value for name, value in found.items() if name not in values}
 
 
 def _with_weights(facts: ModelFacts, before: ModelFacts) -> ModelFacts:

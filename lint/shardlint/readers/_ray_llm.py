@@ -33,6 +33,15 @@ from shardlint.record import record
 from shardlint.source import Edit, Origin
 
 
+def _of_whole_devices(placed: Node | None) -> bool:
+    """Each rank is placed on a device of its own: as it is without bundles, or in those."""
+    if placed is None:
+        return True
+    bundles, each = placed.get("bundles"), placed.get("bundle_per_worker")
+    found = bundles.items if bundles is not None else (each,) if each is not None else ()
+    return bool(found) and all(integer(bundle.get("GPU")).only == 1 for bundle in found)
+
+
 @record
 class Config:
     """One `LLMConfig`; `item` is what stands for it in the list of the application."""
@@ -73,7 +82,7 @@ class Config:
             placement = replace(placement, gpu_label=label, gpu=_narrowed(card, placement.gpu))
         near = (part.source.text for part in self.node.parts or (self.node,))
         parts = any(kuberay.FRACTION in text for text in near)
-        if parts or self.node.get("placement_group_config") is not None:
+        if parts or not _of_whole_devices(self.node.get("placement_group_config")):
             placement = replace(placement, capacity=Known.unset())
         if (self.node.string("use_cpu") or "").lower() == "true":
             placement = replace(placement, wants_gpu=False)

@@ -16,7 +16,7 @@ from shardlint.plan import Remark, ServingPlan, Site
 from shardlint.plugins import ReadContext
 from shardlint.readers.claims import Claims
 from shardlint.readers.edits import JointSite
-from shardlint.readers.plans import EDITABLE
+from shardlint.readers.plans import EDITABLE, STARTS
 from shardlint.readers.pods import Owner, added, container_plans, devices, pod_plans
 from shardlint.readers.yaml_tree import Node, integer
 from shardlint.record import record
@@ -180,7 +180,7 @@ def _variables(plans: Sequence[ServingPlan]) -> Mapping[str, Known[str]]:
 
 def _in_group(plan: ServingPlan, total: Known[int]) -> ServingPlan:
     placement = plan.placement
-    if placement.joined is not None:
+    if placement.joined is not None and not placement.joined.endswith(STARTS):
         total = total.assuming("no pod outside of the group is in its Ray cluster")
     if placement.env_open is not None:
         total = total.assuming(f"RAY_ADDRESS names no other cluster ({placement.env_open})")

@@ -22,6 +22,7 @@ from shardlint.engines.launchers import (
 )
 from shardlint.known import Known, Text, combine
 from shardlint.plan import (
+    RAY_UNASKED,
     Flag,
     Fleet,
     GpuCount,
@@ -254,15 +255,15 @@ BY_RAY = "ray"
 def _effective(engine: Engine, layout: LayoutFacts, placement: Placement) -> LayoutFacts:
     """The layout with defaults; pods of a group that are joined by Ray are there to be used by it.
 
-    Releases differ in whether they take Ray without being asked, so that this is assumed.
+    Releases differ in whether they take Ray without being asked, so that this is assumed; where
+    the release is known it is decided with the rest of the project.
     """
     filled = engine.effective(layout)
     asked = not (layout.executor.is_unset and layout.nnodes.is_unset)
     alone = not engine.checked or placement.joined is None or not placement.pods_per_group.is_known
     if asked or alone:
         return filled
-    assumed = f"the ranks are placed by Ray ({placement.joined})"
-    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(assumed,)))
+    return replace(filled, executor=Known.of(BY_RAY, how="derived", assumes=(RAY_UNASKED,)))
 
 
 def _joined(options: Options | None, host: Host) -> tuple[str, ...]:
@@ -414,7 +415,8 @@ def _narrowed(placement: Placement, variables: Mapping[str, Text]) -> Placement:
     for name, text in variables.items():
         given = placement.gpus_per_pod
         count = _left(given, name, text)
-        origin = given.origin or text.place
+        hides = count.is_known and count.values != given.values
+        origin = text.place if hides else given.origin or text.place
         placement = replace(placement, gpus_per_pod=replace(count, origin=origin))
     return placement
 
@@ -684,6 +686,10 @@ def exported(command: Command) -> dict[str, Text]:
 
 
 RAY = re.compile(r"(^|/)(multi-node-serving|[\w.-]*\bray[-_][\w.-]*)$|\bray\s+start\b")
+JOINS = "joins several hosts"
+STARTS = "starts a cluster that joins several hosts"
+"""End of the reason where the cluster is the process's own, not one that is there already."""
+LEADS = frozenset({"leader", "--head"})
 
 
 def joins_hosts(processes: Sequence[Process]) -> str | None:
@@ -692,11 +698,12 @@ def joins_hosts(processes: Sequence[Process]) -> str | None:
         words = [word.value or "" for word in process.argv]
         if process.env.get("RAY_ADDRESS") is not None:
             return "RAY_ADDRESS names a cluster of several hosts"
+        does = STARTS if LEADS & set(words) else JOINS
         for first, second in pairwise([*words, ""]):
             if basename(first) == "ray" and second == "start":
-                return "`ray start` joins several hosts"
+                return f"`ray start` {does}"
             if RAY.search(first.removesuffix(".sh")):
-                return f"{basename(first)} joins several hosts"
+                return f"{basename(first)} {does}"
     return None
 
 
@@ -708,7 +715,7 @@ def ray_in(node: Node) -> str | None:
         words = [child.value for child in item.items]
         started = any(a == "ray" and b == "start" for a, b in pairwise(words))
         if started or (item.kind == "scalar" and re.search(r"\bray\s+start\b", item.value)):
-            return "`ray start` joins several hosts"
+            return f"`ray start` {JOINS}"
     return None
 
 
@@ -718,7 +725,7 @@ def around(host: Host, started: Sequence[Process], elsewhere: str | None = None)
     An object that says how many pods belong together is believed.
     """
     placement = host.placement
-    reason = elsewhere or joins_hosts(started)
+    reason = joins_hosts(started) or elsewhere
     if reason is None and (placement.pods_per_group.only or 1) > 1:
         reason = _script_in(started)
     if reason:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shardlint.known import Case, Known, Text
-from shardlint.plan import Device, Fleet, ServingPlan, Site
+from shardlint.plan import RAY_JOINS, RAY_UNASKED, Device, Fleet, ServingPlan, Site
 from shardlint.platforms import skypilot
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import TextSite
@@ -25,9 +25,6 @@ from shardlint.source import Origin, Source, Span
 
 _RUNS = re.compile(r"^run[ \t]*:", re.MULTILINE)
 _ASKS = re.compile(r"\b(?:accelerators|gpus)[ \t]*:")
-
-ONE_ENGINE = "the nodes of the task are one engine"
-USES_CLUSTER = "the engine uses the Ray cluster of the task without being asked to"
 
 
 class SkyPilotReader:
@@ -96,13 +93,13 @@ class Task:
         if (asked.only or 1) > 1:
             group = asked
         elif (nodes.only or 1) > 1:
-            group = nodes.assuming(ONE_ENGINE)
+            group = nodes.assuming(RAY_JOINS)
         elif joins and nodes.only is None and not nodes.is_unset:
             group = Known.unknown(nodes.reason or "how many nodes there are is not known")
         plan = replace(plan, placement=replace(plan.placement, pods_per_group=group))
-        if ONE_ENGINE not in group.assumes or not plan.layout.executor.is_unset:
+        if RAY_JOINS not in group.assumes or not plan.layout.executor.is_unset:
             return plan
-        ray: Known[Any] = Known.of("ray", how="derived", assumes=(USES_CLUSTER,))
+        ray: Known[Any] = Known.of("ray", how="derived", assumes=(RAY_UNASKED,))
         return replace(plan, effective=replace(plan.effective, executor=ray))
 
     # what it asks for ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from posixpath import basename
 from typing import Any
 
 from shardlint.known import Known, Text
-from shardlint.plan import Device, Placement, ServingPlan, Site
+from shardlint.plan import RAY_JOINS, RAY_UNASKED, Device, Placement, ServingPlan, Site
 from shardlint.platforms import slurm
 from shardlint.plugins import ReadContext, ReadResult
 from shardlint.readers.edits import RefusedSite
@@ -23,9 +23,6 @@ from shardlint.source import Mapped, Origin, Source, Span
 NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 PER_NODE = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
-
-IN_CLUSTER = "every node of the job is part of the Ray cluster"
-USES_CLUSTER = "the engine uses the Ray cluster of the job without being asked to"
 
 
 class SlurmReader:
@@ -51,8 +48,8 @@ def _grouped(plan: ServingPlan) -> ServingPlan:
     asked, group = plan.layout.nnodes, plan.placement.pods_per_group
     if (asked.only or 1) > 1:
         return replace(plan, placement=replace(plan.placement, pods_per_group=asked))
-    if IN_CLUSTER in group.assumes and plan.layout.executor.is_unset:
-        ray: Known[Any] = Known.of("ray", how="derived", assumes=(USES_CLUSTER,))
+    if RAY_JOINS in group.assumes and plan.layout.executor.is_unset:
+        ray: Known[Any] = Known.of("ray", how="derived", assumes=(RAY_UNASKED,))
         return replace(plan, effective=replace(plan.effective, executor=ray))
     return plan
 
@@ -259,7 +256,7 @@ class SlurmJob:
         placement = host.placement
         joins = not placement.pods_per_group.is_unset
         if joins and self.nodes.only is not None:
-            placement = replace(placement, pods_per_group=self.nodes.assuming(IN_CLUSTER))
+            placement = replace(placement, pods_per_group=self.nodes.assuming(RAY_JOINS))
         step = step_of(process)
         if step is not None:
             placement = self._step(placement, step)

@@ -46,6 +46,7 @@ class ToyEngine:
     label = TABLE["label"]
     aliases: tuple[str, ...] = ()
     checked = True
+    latent_since: str | None = None
 
     def read(self, launch: Launch, releases: Known[Releases]) -> Reading | None:
         """Two words, then options in pairs."""
@@ -134,6 +135,9 @@ class ToyEngine:
         return ("--shards", str(layout.tp))
 
     def joins_hosts(self, plan: ServingPlan) -> str | None:
+        return None
+
+    def unasked_ray(self, plan: ServingPlan) -> bool | None:
         return None
 
     def dtype_bytes(self, plan: ServingPlan, model: ModelFacts) -> int | None:
