@@ -674,14 +674,16 @@ def recommend(manifest: str | None, **given: Any) -> None:
             shown = change.diff(found.found[0], wanted.per_node) if diff and change else None
         except (estimates.EstimateError, MeasuredError) as error:
             raise Failure(f"recommend: {error}") from None
+        if shown is not None and change is not None:
+            more = change.unwritten(found.found[0])
+            if more is not None:
+                click.echo(f"not in the change: {more}", err=True)
         if report == "json":
             _json(recommendation.record(found, shown))
             return
         with _output(None, sys.stdout) as out:
-            if shown is not None and change is not None:
+            if shown is not None:
                 out.write(shown)
-                if (more := change.unwritten(found.found[0])) is not None:
-                    click.echo(f"not in the change: {more}", err=True)
             else:
                 recommendation.write(found, out)
 
