@@ -208,7 +208,7 @@ def compose(count: int, options: str) -> str:
         (4, "-tp 2 -dp 8", {}, [{"dp": 2}]),
         (4, "-tp 2 -dp 8", {"gpus_per_node": 16}, [{"dp": 2}, {"gpus_per_pod": 16}]),
         (4, "-tp 2 -dp 4", {"gpus_per_node": 4}, [{"dp": 2}]),
-        (4, "-tp 8", {"gpus_per_node": 4}, []),
+        (4, "-tp 8", {"gpus_per_node": 4}, [{"tp": 4}]),
         (1, "-tp 2 -dp 4 -dpl 2", {}, [{"gpus_per_pod": 4}]),
     ],
 )
@@ -233,7 +233,8 @@ def test_title_of_a_count_says_both_numbers() -> None:
 
 def test_host_that_is_too_small_gets_no_more_gpus() -> None:
     text = "vllm serve Qwen/Qwen3-8B -tp 8\n"
-    assert [] == offered(text, "gpu-count-short", gpu="H100", gpus_per_node=4)
+    found = offered(text, "gpu-count-short", gpu="H100", gpus_per_node=4)
+    assert [{"tp": 4}] == [fix.delta for fix in found]
 
 
 def test_missing_gpus_are_not_asked_for_where_the_heads_do_not_divide() -> None:
@@ -264,6 +265,13 @@ def test_one_likely_spelling_is_a_safe_fix(wrong: str, right: str) -> None:
     (fix,) = offered(f"{head} {wrong}\n", "flag-unknown")
     assert "safe" == fix.applicability
     assert f"{head} {right}\n" == applied(f"{head} {wrong}\n", unsafe=False)
+
+
+@pytest.mark.parametrize("wrong", ["--enable-metrics", "--max-batched-tokens 8192"])
+def test_another_word_may_be_another_thing(wrong: str) -> None:
+    head = f"docker run --ipc=host --gpus all {IMAGE} Qwen/Qwen3-8B"
+    found = offered(f"{head} {wrong}\n", "flag-unknown")
+    assert {"unsafe"} == {fix.applicability for fix in found}
 
 
 @pytest.mark.parametrize("wrong", ["--no-such-option 2", "--device cuda"])
@@ -521,7 +529,8 @@ def test_kv_bytes_count_the_layers_without_a_window() -> None:
 
 def test_no_fix_is_offered_when_a_site_refuses() -> None:
     assert [{"tp": 4, "gpus_per_pod": 4}] == [f.delta for f in heads(toy(LINE, refused="dp")).fixes]
-    assert [{"tp": 4, "dp": 2}] == [f.delta for f in heads(toy(LINE, refused="gpus")).fixes]
+    fewer = [f.delta for f in heads(toy(LINE, refused="gpus")).fixes]
+    assert [{"tp": 4, "dp": 2}, {"tp": 4}] == fewer
     assert () == heads(toy(LINE, refused="tp")).fixes
 
 

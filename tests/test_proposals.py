@@ -12,6 +12,7 @@ from shardlint.cli import main
 from shardlint.fixes import apply_fixes
 from shardlint.plugins import Fix
 from shardlint.project import Project
+from shardlint.source import apply
 
 NAME = "script.sh"
 H100, L40S, A100 = "H100-SXM-80GB", "L40S", "A100-SXM-80GB"
@@ -201,6 +202,55 @@ def test_groups_without_nvlink_get_smaller_where_they_can(
 ) -> None:
     text = run(f"{model} -tp 8 --max-model-len 8192")
     assert deltas(text, "tp-slow-link", gpu=L40S) == expected
+
+
+# ---------------------------------------------------------------------------- other settings
+
+
+def test_a_shorter_context_is_looked_for_until_its_batch_fits_too() -> None:
+    """Up to 32k tokens 0.6 takes a whole context for a batch, whose activations need room."""
+    text = run("meta-llama/Llama-3.1-8B-Instruct", gpus=1, release="0.6.4")
+    (delta, *_) = deltas(text, "kv-too-small", gpu="RTX-3090")
+    assert delta == {"max_model_len": 16384}
+    left = check(after(text, "kv-too-small", gpu="RTX-3090"), gpu="RTX-3090")
+    assert [] == [item.message for item in left.findings if item.severity == "error"]
+
+
+def test_devices_that_a_variable_names_are_left_and_fewer_are_used() -> None:
+    text = (
+        "CUDA_VISIBLE_DEVICES=0,1 python -m vllm.entrypoints.openai.api_server"
+        " --model openai-community/gpt2-xl --tensor-parallel-size 2\n"
+    )
+    told = {"vllm": "0.6.6"}
+    assert deltas(text, "tp-heads-indivisible", engine_version=told) == [{"tp": 1}]
+
+
+def test_devices_that_a_list_names_get_fewer() -> None:
+    text = """\
+services:
+  llm:
+    image: vllm/vllm-openai:v0.33.0
+    command: --model Qwen/Qwen2.5-7B-Instruct -tp 3 --max-model-len 8192
+    ipc: host
+    deploy: {resources: {reservations: {devices: [
+      {driver: nvidia, device_ids: ["0", "3", "5"], capabilities: [gpu]}]}}}
+"""
+    found = fixes_of(text, "tp-heads-indivisible", "compose.yaml")
+    fewer = next(fix for fix in found if fix.delta == {"tp": 2, "gpus_per_pod": 2})
+    written = apply(text, fewer.edits)
+    assert written == text.replace("-tp 3", "-tp 2").replace(', "5"', "")
+
+
+def test_a_batch_becomes_as_long_as_a_context() -> None:
+    options = "--no-enable-chunked-prefill --max-num-batched-tokens 8192 --max-model-len 32768"
+    text = run(f"Qwen/Qwen3-8B {options}", gpus=1, release="0.11.2")
+    assert after(text, "flag-conflict") == text.replace("8192", "32768")
+
+
+def test_what_is_left_of_an_option_that_is_removed_is_said() -> None:
+    text = run("Qwen/Qwen3-8B -tp 2 --enable-expert-parallel", gpus=2)
+    (delta,) = deltas(text, "ep-on-dense-model")
+    assert delta == {"remove_flag": "--enable-expert-parallel", "ep": False}
 
 
 # ----------------------------------------------------------------------------- what is shown

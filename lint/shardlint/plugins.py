@@ -69,8 +69,9 @@ class Repair:
 
     "layout": another layout that the engine accepts, and GPUs to match. "flag": write `value` in
     place of the name of option `field`. "option": the words of `value` in place of the option and
-    its values, its own values behind a name that takes them; without `value`, remove it. "add": one
-    more option, the words of `value`. "fields": give the fields in `values` these values, if the
+    its values, its own values behind a name that takes them; without `value`, remove it, so that
+    the fields in `values` have these values by default. "add": one more option, the words of
+    `value`. "fields": give the fields in `values` these values, if the
     engine accepts the layout that results.
     "memory": more ranks, a shorter context or smaller types, so that one GPU holds its part; with
     "requests" and "tokens" in `values`, so that its KV cache holds so many requests of so many
@@ -433,7 +434,9 @@ class ConstraintRule(LayoutRule):
         if (drop := constraint.drop or (constraint.cures[0] if alone else None)) is not None:
             index = world.option_of(drop)
             if index is not None:
-                yield Repair("option", f"option:{index}")
+                default = getattr(Layout(), drop, None)
+                left = ((drop, default),) if default is not None else ()
+                yield Repair("option", f"option:{index}", values=left)
         elif constraint.cures:
             yield Repair("layout")
 

@@ -103,7 +103,7 @@ def _repair(refused: Refused) -> Repair | None:
     if refused.flag is None or len(meant) > 1:
         return None
     if meant:
-        certain = refused.problem != "ambiguous option"
+        certain = refused.problem != "ambiguous option" and _is_slip(_name(refused), meant[0])
         return Repair("flag", f"flag:{refused.flag}", meant[0], certain=certain)
     if refused.severity != "error":  # a release that may run here may need it
         return None
@@ -111,3 +111,30 @@ def _repair(refused: Refused) -> Repair | None:
         return Repair("option", f"option:{refused.flag}", refused.replaced_by)
     useless = refused.known and refused.remedy is None
     return Repair("option", f"option:{refused.flag}", "") if useless else None
+
+
+FEW = 2
+
+
+def _is_slip(written: str, meant: str) -> bool:
+    """The same words, but for a few letters of one of them: another word is another thing."""
+    one, other = (
+        name.partition("=")[0].strip("-").replace("_", "-").split("-") for name in (written, meant)
+    )
+    if "".join(one) == "".join(other):
+        return True
+    apart = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
+    if len(one) != len(other) or len(apart) != 1:
+        return False
+    short, long = sorted(apart[0], key=len)
+    if long.startswith(short):
+        return True
+    kept = _common(short, long)
+    kept += _common(short[kept:][::-1], long[kept:][::-1])
+    return len(long) - kept <= FEW
+
+
+def _common(one: str, other: str) -> int:
+    """Letters that both begin with."""
+    pairs = list(zip(one, other, strict=False))
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))

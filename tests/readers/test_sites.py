@@ -67,7 +67,8 @@ def test_a_site_of_a_real_manifest_changes_its_fact_alone(name: str, value: int)
 
 SETTINGS: tuple[tuple[str, Any], ...] = (
     ("ep", True), ("dcp", 2), ("max_model_len", 4096), ("kv_cache_dtype", "fp8"),
-    ("max_num_seqs", 16), ("gpu_memory_utilization", 0.5), ("quantization", "fp8"),
+    ("max_num_seqs", 16), ("max_num_batched_tokens", 8192), ("gpu_memory_utilization", 0.5),
+    ("quantization", "fp8"),
 )  # fmt: skip
 """Options beside the sizes of a layout, each with a value that vLLM takes."""
 

@@ -181,7 +181,7 @@ def _nodes(layout: Layout, options: Options) -> FOUND:
         yield _refuse(
             CONFLICT, "several nodes by `--nnodes` are not for the Ray executor",
             "nnodes > 1 can only be set when distributed", "options.distributed_executor_backend",
-            OLDEST_READ,
+            OLDEST_READ, drop="executor",
         )  # fmt: skip
 
 
@@ -236,6 +236,7 @@ def _batches(options: Options) -> FOUND:
             refusal="must be greater than or equal to max_num_seqs", consequence=REFUSAL, cures=(),
             places=("options.max_num_batched_tokens",),
             sentence="a batch of {right} tokens is smaller than the {left} sequences in it",
+            sets=(("max_num_seqs", tokens),),
         )  # fmt: skip
     length = _whole(options, "max_model_len")
     if tokens is not None and length is not None and options.get("enable_chunked_prefill") is False:
@@ -245,7 +246,7 @@ def _batches(options: Options) -> FOUND:
             since=OLDEST_READ,
             places=("options.max_num_batched_tokens",),
             sentence="without chunked prefill a batch of {right} tokens does not hold one context"
-            " of {left}",
+            " of {left}", sets=(("max_num_batched_tokens", length),),
         )  # fmt: skip
     active = _whole(options, "max_num_active_seqs")
     if active is not None and seqs is not None:

@@ -102,7 +102,7 @@ def _option(repair: Repair, plan: ServingPlan, finding: Finding) -> Iterator[Fix
     safe = repair.value and repair.certain and finding.severity != "warning"
     applicability: Applicability = "safe" if safe else "unsafe"
     if not repair.value:
-        delta: dict[str, Any] = {"remove_flag": written}
+        delta: dict[str, Any] = {"remove_flag": written, **dict(repair.values)}
         yield Fix(f"remove `{written}`", applicability, delta, tuple(edits))
         return
     delta = {"replace_flag": [written, repair.value]}

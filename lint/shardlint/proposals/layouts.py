@@ -63,9 +63,17 @@ def other_layouts(asked: Asked) -> Iterator[Fix]:
 
 
 def _first(asked: Asked, ways: Iterable[Way]) -> list[Fix]:
-    """The best of these that can be written, if there is one."""
-    fixes = (layout_fix(asked, way.delta) for way in _best_first(asked, ways))
-    return list(islice((fix for fix in fixes if fix is not None), 1))
+    """The best of these that can be written, if there is one.
+
+    Where the number of GPUs cannot be, fewer of them are used.
+    """
+    for way in _best_first(asked, ways):
+        fix = layout_fix(asked, way.delta)
+        if fix is None and asked.size(way.layout) < asked.there:
+            fix = layout_fix(asked, _changes(asked.layout, way.layout))
+        if fix is not None:
+            return [fix]
+    return []
 
 
 def _ways(asked: Asked, pp: int) -> Iterator[Way]:
@@ -126,11 +134,15 @@ def _best_first(asked: Asked, ways: Iterable[Way]) -> list[Way]:
 def other_counts(asked: Asked) -> Iterator[Fix]:
     """For a layout that the engine takes, on GPUs or nodes that are not as many as it needs."""
     seen: list[Delta] = []
+    found = False
     for delta in _other_counts(asked):
         fix = layout_fix(asked, delta) if delta and delta not in seen else None
         seen.append(delta)
         if fix is not None:
             yield fix
+            found = True
+    if not found and asked.layout.one_group and asked.devices:
+        yield from _first(asked, _narrower(asked, asked.devices))
 
 
 def _other_counts(asked: Asked) -> Iterator[Delta]:
@@ -154,6 +166,15 @@ def _other_counts(asked: Asked) -> Iterator[Delta]:
     if layout.one_group and there:
         ways = [way for way in _on(asked, there) if asked.size(way.layout) == there]
         yield from (way.delta for way in _best_first(asked, ways)[:2])
+
+
+def _narrower(asked: Asked, there: int) -> Iterator[Way]:
+    """Fewer ranks for one copy, on all GPUs there are; whether they hold it may not be known."""
+    layout = asked.layout
+    for tp in _sizes(asked, layout.tp):
+        after = replace(layout, tp=tp, dp=1)
+        if tp < layout.tp and asked.size(after) == there and asked.accepts(after):
+            yield Way(_changes(layout, after), after)
 
 
 def _on(asked: Asked, there: int) -> Iterator[Way]:

@@ -30,9 +30,10 @@ def settings_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[st
     `load` are the requests that should find room at the same time, and the tokens of each; without
     it, one of the longest.
     """
-    length = _context(world)
-    if not load and length is not None and fits(world.sized(max_model_len=length)):
-        yield {"max_model_len": length}
+    for length in _contexts(world) if not load else ():
+        if fits(world.sized(max_model_len=length)):
+            yield {"max_model_len": length}
+            break
     if not _knows_fp8(world):
         return
     plain = all((item.made.settings.kv_cache_dtype or "auto") == "auto" for item in world.sized())
@@ -50,8 +51,15 @@ def settings_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[st
 def _holds(found: tuple[Sized, ...], load: Mapping[str, Any]) -> bool:
     """Room for the load by the estimate, or for one of the longest requests less the band."""
     if not load:
-        return fits(found)
+        unknown = bool(found) and all(sized.made.need is None for sized in found)
+        return all(_loads(sized) for sized in found) if unknown else fits(found)
     return bool(found) and all(_takes(sized, load["requests"], load["tokens"]) for sized in found)
+
+
+def _loads(sized: Sized) -> bool:
+    """Where the longest request is not known: some room for the cache is left, less the band."""
+    made = sized.made
+    return made.at_load + made.beside.context < made.total and made.kv > sized.band.below
 
 
 def _takes(sized: Sized, requests: int, tokens: int) -> bool:
@@ -71,15 +79,20 @@ def _is_wide(world: World) -> bool:
     return model is not None and model.quantization == {} and asked == {None}
 
 
-def _context(world: World) -> int | None:
-    """The largest power of two that every possible release holds, less the band."""
+def _contexts(world: World) -> Iterator[int]:
+    """Powers of two that every possible release holds, less the band, the largest first.
+
+    A batch that holds one context is as long as that: a shorter one may leave less room.
+    """
     lengths = [
         sized.made.cache.longest(max(0, sized.made.kv - sized.band.below))
         for sized in world.sized()
         if sized.made.cache is not None
     ]
-    longest = min(lengths, default=0)
-    return 1 << (longest.bit_length() - 1) if longest >= LEAST_CONTEXT else None
+    length = 1 << (min(lengths, default=0) | 1).bit_length() - 1
+    while length >= LEAST_CONTEXT:
+        yield length
+        length //= 2
 
 
 def layouts_that_fit(

@@ -13,6 +13,7 @@ SIZES: Final = MappingProxyType(
         "max_model_len": "--max-model-len",
         "kv_cache_dtype": "--kv-cache-dtype",
         "max_num_seqs": "--max-num-seqs",
+        "max_num_batched_tokens": "--max-num-batched-tokens",
         "gpu_memory_utilization": "--gpu-memory-utilization",
         "quantization": "--quantization",
         "dtype": "--dtype",

@@ -95,7 +95,7 @@ COLLECTIVES = re.compile(
 
 EDITABLE = (
     "tp", "pp", "dp", "ep", "attention_dp", "dcp", "max_model_len", "kv_cache_dtype",
-    "max_num_seqs", "gpu_memory_utilization", "quantization", "dtype",
+    "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "quantization", "dtype",
 )  # fmt: skip
 """Fields that an option of the engine sets and a fix may change."""
 
