@@ -461,7 +461,7 @@ def test_an_object_in_a_branch_is_read_as_it_is_where_it_is() -> None:
         "    tls: {mode: SIMPLE}\n{{- end }}\n"
     )
     (router,) = routers(text, "istio.tpl")
-    assert (router.policy.only, router.chooses, router.targets) == ("none", "elsewhere", ())
+    assert (router.policy.only, router.chooses, router.targets) == (None, "elsewhere", ())
 
 
 def test_a_template_of_jinja() -> None:
