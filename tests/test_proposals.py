@@ -247,6 +247,16 @@ def test_a_batch_becomes_as_long_as_a_context() -> None:
     assert after(text, "flag-conflict") == text.replace("8192", "32768")
 
 
+def test_replicas_over_nodes_become_groups_of_attention() -> None:
+    text = (
+        "docker run --ipc=host lmsysorg/sglang:v0.5.23 python3 -m sglang.launch_server"
+        " --model-path Qwen/Qwen3-235B-A22B --tp 8 --dp-size 2 --nnodes 2 --node-rank 0"
+        " --dist-init-addr node0:20000\n"
+    )
+    assert deltas(text, "flag-conflict") == [{"attention_dp": 2, "dp": 1}]
+    assert "--dp-size 1 --attn-dp-size 2" in after(text, "flag-conflict")
+
+
 def test_what_is_left_of_an_option_that_is_removed_is_said() -> None:
     text = run("Qwen/Qwen3-8B -tp 2 --enable-expert-parallel", gpus=2)
     (delta,) = deltas(text, "ep-on-dense-model")

@@ -88,6 +88,7 @@ def _data_parallel(layout: Layout) -> FOUND:
             refusal_since=OWN_DP,
             remedy="one server on each node behind a router, or `--attn-dp-size`, which makes the"
             " ranks of one server groups of attention",
+            sets=(("attention_dp", dp), ("dp", 1)),
         )  # fmt: skip
     if dp > 1 and groups > 1:
         yield _refuse(
