@@ -254,7 +254,7 @@ def test_replicas_over_nodes_become_groups_of_attention() -> None:
         " --dist-init-addr node0:20000\n"
     )
     assert deltas(text, "flag-conflict") == [{"attention_dp": 2, "dp": 1}]
-    assert "--dp-size 1 --attn-dp-size 2" in after(text, "flag-conflict")
+    assert "--attn-dp-size 2 --dp-size 1" in after(text, "flag-conflict")
 
 
 def test_what_is_left_of_an_option_that_is_removed_is_said() -> None:
