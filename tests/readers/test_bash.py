@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from shardlint.known import Text
 from shardlint.readers.bash import Command, read_argv, read_script, split_words
@@ -739,9 +739,13 @@ SHELL = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=60).map(
 
 
 @given(SHELL, st.booleans())
+@example('sh -c "$@"', True)  # the script is the argument, which stands where the call does
 def test_any_text_is_read_and_literal_words_stand_where_they_say(text: str, called: bool) -> None:
-    commands = read_script(whole(text), FILE, {}, [elsewhere("x")] if called else None)
-    assert all(_inside(c.origin, text) for c in commands)
+    given = elsewhere("x")
+    commands = read_script(whole(text), FILE, {}, [given] if called else None)
+    for command in commands:
+        here = command.origin.file == FILE
+        assert _inside(command.origin, text) if here else command.origin == given.origin
     for found in (w for c in commands for w in c.argv if w.origin.file == FILE):
         assert _inside(found.origin, text)
         _check_literal(found, text)
