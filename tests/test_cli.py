@@ -662,6 +662,21 @@ def test_recommend_takes_every_option_of_a_question_but_the_layout() -> None:
         assert re.search(f"No such option:? '?{option}\\b", run("recommend", option, "2").stderr)
 
 
+def test_recommend_takes_the_memory_of_a_card_that_is_not_known() -> None:
+    asked = ("recommend", "--model", "Qwen/Qwen3-8B", "--gpu", "FOO:8", "--isl", "512")
+    told = recommendation(*asked, "--osl", "512", "--gpu-mem-gib", "80")["candidates"]
+    assert told[0]["fits"]
+    assert {"not_modelled"} == {item["class"] for item in told}
+    assert "unknown card 'FOO'" in run(*asked).stderr
+
+
+def test_requests_of_a_shorter_context_are_told_by_their_length() -> None:
+    asked = ("recommend", "--model", "Qwen/Qwen3-32B-AWQ", "--gpu", "RTX-3090:2")
+    out = run(*asked, "--isl", "4096", "--osl", "1024").stdout
+    (line,) = (line for line in out.splitlines() if line[3:7] == "TP 1")
+    assert re.search(r" \d+\.\d of 5,120 ", line)
+
+
 def test_recommend_for_people_names_layout_wall_fleet_and_options() -> None:
     large = ("recommend", "--model", "meta-llama/Llama-3.1-70B-Instruct", *QWEN[3:])
     text = run(*large, *LOAD, "--concurrency", "64").stdout
