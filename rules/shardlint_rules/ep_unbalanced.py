@@ -17,7 +17,7 @@ concurrency = 1
 ```
 
 ```sh fails --gpu H100-SXM-80GB:8
-vllm serve Qwen/Qwen3-235B-A22B-FP8 --tensor-parallel-size 8 --enable-expert-parallel  # ep-unbalanced
+vllm serve mistralai/Mixtral-8x7B-Instruct-v0.1 --tensor-parallel-size 8 --enable-expert-parallel  # ep-unbalanced
 ```
 
 ```sh passes --gpu H100-SXM-80GB:4

@@ -23,6 +23,10 @@ spec:
     resources: {limits: {nvidia.com/gpu: 2}}
 ```
 
+```sh fails --gpu RTX-4090:2
+NCCL_P2P_DISABLE=1 vllm serve Qwen/Qwen3-14B --tensor-parallel-size 2  # p2p-risk
+```
+
 ```yaml passes
 apiVersion: v1
 kind: Pod

@@ -13,9 +13,9 @@ data-parallel ranks. An info where the stages stand in one node, where another r
 concurrency = 2
 ```
 
-```sh fails --gpu H100-SXM-80GB:4 --nodes 4
-vllm serve meta-llama/Llama-3.1-405B-Instruct --nnodes 4 --node-rank 0 --master-addr node0 \\
-  --tensor-parallel-size 4 --pipeline-parallel-size 4  # pp-starved
+```sh fails --gpu H100-SXM-80GB:8 --nodes 4
+vllm serve meta-llama/Llama-3.1-405B-Instruct-FP8 --distributed-executor-backend ray \\
+  --tensor-parallel-size 8 --pipeline-parallel-size 4 --max-model-len 16384  # pp-starved
 ```
 
 ```sh passes --gpu H100-SXM-80GB:8 --nodes 2

@@ -16,7 +16,7 @@ osl = 256
 tpot_ms = 15
 ```
 
-```sh fails --gpu H100-SXM-80GB:1
+```sh fails --gpu H100-SXM-80GB:4
 vllm serve Qwen/Qwen3-32B --tensor-parallel-size 1 --max-model-len 4096  # slo-latency-unmet
 ```
 
