@@ -1046,6 +1046,27 @@ def test_recommend_of_several_plans_needs_the_name_of_one() -> None:
     assert "no plan was read" in failure("recommend", "empty", "--gpu", "H100-SXM-80GB:8")
 
 
+@pytest.mark.parametrize(
+    ("options", "release", "written"),
+    [
+        ("--tp 8", "0.5.23", "--tp 8 --attn-dp-size {}"),
+        ("--tp 8", "0.5.10", "--tp 8 --dp-size {} --enable-dp-attention"),
+        ("--tp 8 --dp-size 1", "0.5.10", "--tp 8 --enable-dp-attention"),
+    ],
+)
+def test_recommend_spells_attention_dp_as_the_release_takes_it(
+    options: str, release: str, written: str
+) -> None:
+    start = "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1"
+    write("serve.sh", f"{start} {options}\n")
+    asked = ("recommend", "serve.sh", "--gpu", "H200-SXM-141GB:8", "--engine-version", release)
+    groups = best(*asked, *LOAD)["layout"]["attention_dp"]
+    assert groups > 1
+    (line,) = (row for row in run(*asked, *LOAD, "--diff").stdout.splitlines() if row[:2] == "+p")
+    assert f" {written.format(groups)} " in line
+    assert "--dp-size 1" not in line
+
+
 def test_recommend_does_not_guess_what_a_manifest_leaves_open() -> None:
     write("serve.sh", "vllm serve $MODEL -tp 2\n")
     assert "the model of " in failure("recommend", "serve.sh", "--gpu", "H100-SXM-80GB:8")

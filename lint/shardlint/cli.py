@@ -670,6 +670,11 @@ def recommend(manifest: str | None, **given: Any) -> None:
         setup = _setup(config, given["gpu"], given["nodes"], online=online)
         try:
             change = _manifest(setup, manifest, plan) if manifest is not None else None
+            release = given["engine_version"]
+            if change is not None and manifest is not None and release is not None:
+                told = (f"{change.plan.engine}={release}",)  # options are spelt as it takes them
+                setup = _setup(config, given["gpu"], given["nodes"], versions=told, online=online)
+                change = _manifest(setup, manifest, plan)
             wanted = _wanted(setup, given, change)
             found = recommend(estimates.Estimator(setup), wanted)
             if diff and not found.found:
