@@ -251,6 +251,7 @@ def test_a_goal_that_more_replicas_reach() -> None:
     (f"{SMALL} -tp 1", {**GOAL, "tpot_ms": 5}, [{"tp": 4}]),
     (f"{SMALL} -dp 4", {**GOAL, "tpot_ms": 5}, [{"tp": 4, "dp": 1}]),  # of the same GPUs
     (f"{SMALL} -tp 8", {**GOAL, "tpot_ms": 2}, []),
+    (f"CUDA_VISIBLE_DEVICES=0,1 {SMALL}", {**GOAL, "tpot_ms": 5}, []),
 ])  # fmt: skip
 def test_more_ranks_reach_a_goal(
     text: str, told: dict[str, Any], expected: list[dict[str, int]]

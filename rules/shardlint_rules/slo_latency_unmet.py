@@ -87,6 +87,8 @@ def _wider(world: World, goal: float) -> Repair | None:
     on the GPUs of some copies, else on more GPUs."""
     layout, placement = world.layout, world.plan.placement
     stated, node = placement.gpus_per_pod.only, placement.gpus_per_node.only or NODE
+    if not isinstance(stated, int):
+        stated, node = None, placement.devices.only or node
     if not layout.one_group:
         return None
     tp = layout.tp

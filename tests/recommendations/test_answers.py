@@ -301,9 +301,11 @@ def test_two_ranks_over_pcie_come_before_two_stages_that_are_not_sure_to_be_fast
     assert [{"tp": 2}, {"pp": 2}] == layouts(found)[:2]
     pair, staged = found.found[:2]
     assert pair.fleet.tok_s < staged.fleet.tok_s < blur() * pair.fleet.tok_s
+    assert any("two ranks over PCIe come before two stages" in note for note in found.notes)
     asked = {**two, "max_model_len": 16384, "concurrency": 4}
     found = ask("Qwen/Qwen3.6-35B-A3B-FP8", **asked)
     assert {"pp": 2} == layouts(found)[0]  # by far
+    assert not any("two stages" in note for note in found.notes)
     assert blur() * by_size(found, tp=2).fleet.tok_s < by_size(found, pp=2).fleet.tok_s
 
 

@@ -126,6 +126,8 @@ class _Search:
         """GPUs of the replicas that do not hold the model."""
         self.doubtful: set[int] = set()
         """GPUs of replicas of which the estimate cannot tell."""
+        self.undecided = False
+        """Ranks come before stages, though the model of speed says the other."""
 
     def answer(self) -> Recommendation:
         sized = [pair for shape in self._shapes() if (pair := self._sized(shape)) is not None]
@@ -266,6 +268,7 @@ class _Search:
             head = left[0]
             pair = next((item for item in left[1:] if self._instead(head, item)), head)
             found.append(pair)
+            self.undecided = self.undecided or pair is not head
             left = [item for item in left if item is not pair]
         return found
 
@@ -360,6 +363,11 @@ class _Search:
         rows = self.wanted.measured
         if lost := [row for row in rows if not any(_same(row, shape) for shape in there)]:
             yield f"{len(lost)} of {len(rows)} measurements are of layouts that cannot be had here"
+        if self.undecided:
+            yield (
+                "two ranks over PCIe come before two stages: few of both were measured, and by less"
+                f" than {blur():.1f} times one is not told to be faster"
+            )
         if factor is None and len(lost) < len(rows):
             yield "nothing is told of the speed of what was measured: others are not scaled by it"
         if factor is not None:
