@@ -662,6 +662,21 @@ def test_recommend_takes_every_option_of_a_question_but_the_layout() -> None:
         assert re.search(f"No such option:? '?{option}\\b", run("recommend", option, "2").stderr)
 
 
+def test_recommend_takes_the_memory_of_a_card_that_is_not_known() -> None:
+    asked = ("recommend", "--model", "Qwen/Qwen3-8B", "--gpu", "FOO:8", "--isl", "512")
+    told = recommendation(*asked, "--osl", "512", "--gpu-mem-gib", "80")["candidates"]
+    assert told[0]["fits"]
+    assert {"not_modelled"} == {item["class"] for item in told}
+    assert "unknown card 'FOO'" in run(*asked).stderr
+
+
+def test_requests_of_a_shorter_context_are_told_by_their_length() -> None:
+    asked = ("recommend", "--model", "Qwen/Qwen3-32B-AWQ", "--gpu", "RTX-3090:2")
+    out = run(*asked, "--isl", "4096", "--osl", "1024").stdout
+    (line,) = (line for line in out.splitlines() if line[3:7] == "TP 1")
+    assert re.search(r" \d+\.\d of 5,120 ", line)
+
+
 def test_recommend_for_people_names_layout_wall_fleet_and_options() -> None:
     large = ("recommend", "--model", "meta-llama/Llama-3.1-70B-Instruct", *QWEN[3:])
     text = run(*large, *LOAD, "--concurrency", "64").stdout
@@ -1029,6 +1044,27 @@ def test_recommend_of_several_plans_needs_the_name_of_one() -> None:
     assert "no plan 'x' was read" in failure(*told, "--plan", "x")
     write("empty/a.yaml", "a: b\n")
     assert "no plan was read" in failure("recommend", "empty", "--gpu", "H100-SXM-80GB:8")
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "written"),
+    [
+        ("--tp 8", "0.5.23", "--tp 8 --attn-dp-size {}"),
+        ("--tp 8", "0.5.10", "--tp 8 --dp-size {} --enable-dp-attention"),
+        ("--tp 8 --dp-size 1", "0.5.10", "--tp 8 --enable-dp-attention"),
+    ],
+)
+def test_recommend_spells_attention_dp_as_the_release_takes_it(
+    options: str, release: str, written: str
+) -> None:
+    start = "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1"
+    write("serve.sh", f"{start} {options}\n")
+    asked = ("recommend", "serve.sh", "--gpu", "H200-SXM-141GB:8", "--engine-version", release)
+    groups = best(*asked, *LOAD)["layout"]["attention_dp"]
+    assert groups > 1
+    (line,) = (row for row in run(*asked, *LOAD, "--diff").stdout.splitlines() if row[:2] == "+p")
+    assert f" {written.format(groups)} " in line
+    assert "--dp-size 1" not in line
 
 
 def test_recommend_does_not_guess_what_a_manifest_leaves_open() -> None:

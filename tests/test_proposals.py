@@ -195,7 +195,8 @@ def test_advice_is_written_only_where_it_is_known_to_fit() -> None:
 
 @pytest.mark.parametrize(("model", "expected"), [
     ("Qwen/Qwen3-32B", [{"tp": 2, "dp": 4}]),
-    ("Qwen/Qwen2.5-72B-Instruct", []),
+    ("Qwen/Qwen2.5-72B-Instruct", [{"tp": 2, "pp": 4}]),  # two do not hold a copy
+    ("someone/model", []),
 ])  # fmt: skip
 def test_groups_without_nvlink_get_smaller_where_they_can(
     model: str, expected: list[dict[str, int]]

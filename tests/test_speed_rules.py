@@ -18,7 +18,17 @@ L40S: dict[str, Any] = {"gpu": "L40S", "gpus_per_node": 8}
 SPEED = ("SL111", "SL203", "SL404", "SL405", "SL517", "SL518")
 SMALL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"
 LARGE = "vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 8192"
+SPARK: dict[str, Any] = {
+    "gpu": "GB10-DGX-Spark",
+    "gpus_per_node": 1,
+    "nodes": 2,
+    "engine_version": {"sglang": "0.5.12"},
+}
 RAY = "--distributed-executor-backend ray"
+SPARKS = (
+    "python3 -m sglang.launch_server --tp 2 --nnodes 2 --node-rank 0 --dist-init-addr a:1"
+    " --model-path"
+)
 
 
 def found(text: str, **told: Any) -> list[Finding]:
@@ -59,6 +69,11 @@ def named(findings: list[Finding]) -> list[tuple[str, str]]:
         (f"{SMALL} -tp 16 {RAY}", {**A100, "nodes": 2}, "warning"),
         (f"{SMALL} -tp 16 {RAY}", {**A100, "nodes": 2, "network": "rdma"}, "info"),
         (f"{SMALL} -tp 4 --decode-context-parallel-size 2", L40S, None),
+        # all positions of the model once, where nobody states a length
+        ("vllm serve Qwen/Qwen3-8B -tp 4", {"gpu": "RTX-4090", "gpus_per_node": 4}, "info"),
+        (f"{SPARKS} Qwen/Qwen3.6-27B-FP8", SPARK, "warning"),
+        (f"{SPARKS} Qwen/Qwen3-32B", SPARK, "warning"),
+        (f"{SPARKS} Qwen/Qwen3-32B --mem-fraction-static 0.5", SPARK, None),
     ],
 )
 def test_a_group_is_wider_than_needed(
@@ -227,6 +242,103 @@ def test_a_goal_that_more_replicas_reach() -> None:
     (finding,) = found(SMALL, **told)
     assert "fleet-undersized" == finding.name
     assert "256 requests over 1 replica" in finding.message
+
+
+# -------------------------------------------------------------------------------- what instead
+
+
+@pytest.mark.parametrize(("text", "told", "expected"), [
+    (f"{SMALL} -tp 1", {**GOAL, "tpot_ms": 5}, [{"tp": 4}]),
+    (f"{SMALL} -dp 4", {**GOAL, "tpot_ms": 5}, [{"tp": 4, "dp": 1}]),  # of the same GPUs
+    (f"{SMALL} -tp 8", {**GOAL, "tpot_ms": 2}, []),
+    (f"CUDA_VISIBLE_DEVICES=0,1 {SMALL}", {**GOAL, "tpot_ms": 5}, []),
+])  # fmt: skip
+def test_more_ranks_reach_a_goal(
+    text: str, told: dict[str, Any], expected: list[dict[str, int]]
+) -> None:
+    (finding,) = found(text, **H100, workload=told)
+    assert "slo-latency-unmet" == finding.name
+    assert expected == [dict(fix.delta) for fix in finding.fixes]
+
+
+DEPLOYED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: llm}}
+  template:
+    metadata: {labels: {app: llm}}
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args: ["Qwen/Qwen3-8B", "--max-model-len=8192"]
+        resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "nodes", "least"),
+    [
+        ({"target_tok_s": 30_000}, 1, 4),
+        ({"isl": 4096, "concurrency": 256, "tpot_ms": 20}, 4, 9),
+        ({"isl": 4096, "concurrency": 256, "tpot_ms": 20}, 1, None),  # more than there are GPUs
+        ({"target_tok_s": 500_000}, 1, None),
+    ],
+)
+def test_replicas_are_proposed_where_there_are_gpus(
+    told: dict[str, Any], nodes: int, least: int | None
+) -> None:
+    result = check(DEPLOYED, "d.yaml", **H100, nodes=nodes, workload={**GOAL, **told})
+    (finding,) = (item for item in result.findings if item.name == "fleet-undersized")
+    counts = [dict(fix.delta)["replicas"] for fix in finding.fixes]
+    assert counts == [] if least is None else least <= counts[0] <= 8 * nodes
+
+
+def test_stages_that_wait_become_fewer() -> None:
+    text = f"{LARGE} -tp 8 -pp 8 {RAY}"
+    told = {**A100, "nodes": 8, "workload": {"concurrency": 4}}
+    (finding,) = (item for item in found(text, **told) if item.name == "pp-starved")
+    assert [{"pp": 4}, {"pp": 2}, {"pp": 1}] == [dict(fix.delta) for fix in finding.fixes]
+    (finding,) = found(NODES, **{**H100, "nodes": 2, "workload": {"concurrency": 1}})
+    assert () == finding.fixes  # the pods are counted elsewhere
+
+
+@pytest.mark.parametrize(("text", "delta"), [
+    (EXPERTS, {"ep": False}),
+    ("python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --tp 8 --ep-size 8",
+     {"ep": 1}),
+])  # fmt: skip
+def test_experts_are_cut_over_all_ranks(text: str, delta: dict[str, Any]) -> None:
+    (finding,) = (item for item in found(text, **H100, workload={"concurrency": 1})
+                  if item.name == "ep-unbalanced")  # fmt: skip
+    assert [delta] == [dict(fix.delta) for fix in finding.fixes]
+
+
+@pytest.mark.parametrize(("model", "told", "expected"), [
+    ("Qwen/Qwen2.5-72B-Instruct", {}, [{"tp": 2, "pp": 4}]),
+    ("Qwen/Qwen2.5-72B-Instruct", {"concurrency": 2}, []),  # stages would wait
+    ("Qwen/Qwen2.5-72B-Instruct", {"tpot_ms": 50}, []),
+    ("Qwen/Qwen3-32B", {}, [{"tp": 2, "dp": 4}]),  # copies hold it
+])  # fmt: skip
+def test_stages_take_the_place_of_wide_groups_over_pcie(
+    model: str, told: dict[str, Any], expected: list[dict[str, int]]
+) -> None:
+    text = f"vllm serve {model} -tp 8 --max-model-len 8192\n"
+    result = check(text, **L40S, workload=told, engine_version={"vllm": "0.33.0"})
+    (finding,) = (item for item in result.findings if item.name == "tp-slow-link")
+    assert expected == [dict(fix.delta) for fix in finding.fixes]
+
+
+def test_the_option_that_was_left_out_is_added() -> None:
+    text = "NCCL_P2P_DISABLE=1 vllm serve Qwen/Qwen3-14B --tensor-parallel-size 2\n"
+    result = check(text, gpu="RTX-4090", gpus_per_node=2)
+    (finding,) = (item for item in result.findings if item.name == "p2p-risk")
+    assert [{"add_flag": "--disable-custom-all-reduce"}] == [
+        dict(fix.delta) for fix in finding.fixes
+    ]
 
 
 # -------------------------------------------------------------------------------- the facts

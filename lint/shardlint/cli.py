@@ -615,7 +615,9 @@ class Finite(click.FloatRange):
 
 recommend_options = options(
     *(click.option(name, metavar=metavar, help=text) for name, metavar, text in ASKED
-      if name not in NO_QUESTION),
+      if name not in (*NO_QUESTION, "--concurrency")),
+    click.option("--concurrency", metavar="N",
+                 help="Requests of that length at the same time, in all replicas."),
     click.option("--enforce-eager", is_flag=True, default=None, help="No CUDA graphs."),
     click.option("--nodes", type=click.IntRange(1, 4096), help="Nodes there are (default: 1)."),
     click.option("--target-tok-s", type=Finite(min=0, min_open=True), metavar="N",
@@ -664,9 +666,15 @@ def recommend(manifest: str | None, **given: Any) -> None:
     if given["target_tok_s"] is not None and given["request_rate"] is not None:
         raise Failure("recommend: --target-tok-s and --request-rate say the same: leave one out")
     with explained():
+        given["gpu"] = _with_memory(given["gpu"], given["gpu_mem_gib"])
         setup = _setup(config, given["gpu"], given["nodes"], online=online)
         try:
             change = _manifest(setup, manifest, plan) if manifest is not None else None
+            release = given["engine_version"]
+            if change is not None and manifest is not None and release is not None:
+                told = (f"{change.plan.engine}={release}",)  # options are spelt as it takes them
+                setup = _setup(config, given["gpu"], given["nodes"], versions=told, online=online)
+                change = _manifest(setup, manifest, plan)
             wanted = _wanted(setup, given, change)
             found = recommend(estimates.Estimator(setup), wanted)
             if diff and not found.found:
@@ -686,6 +694,12 @@ def recommend(manifest: str | None, **given: Any) -> None:
                 out.write(shown)
             else:
                 recommendation.write(found, out)
+
+
+def _with_memory(gpu: str | None, gib: str | None) -> str | None:
+    """The card with the memory that an option of its own gives, which unknown cards need."""
+    number = gib is not None and gib.replace(".", "", 1).isdecimal()
+    return f"{gpu},mem={gib}GiB" if gpu is not None and number and "mem=" not in gpu else gpu
 
 
 def _manifest(setup: Setup, path: str, plan: str | None) -> PlannedChange:

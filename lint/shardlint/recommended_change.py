@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -84,11 +85,36 @@ class PlannedChange:
             site = self.plan.sites.get(name)
             if site is None and name == "replicas":
                 continue  # `unwritten` tells it
-            made = site.set(str(value)) if site is not None else Refusal("no place for it is known")
+            made = site.set(str(value)) if site is not None else self._spelt(name, item)
             if isinstance(made, Refusal):
                 raise EstimateError(f"{name} {value} cannot be written: {made.reason}")
             edits.extend(made)
         return delta, tuple(edits)
+
+    def _spelt(self, name: str, item: Candidate) -> list[Edit] | Refusal:
+        """By the options in whose place another release has one of its own: of other fields where
+        they have one, else new."""
+        unknown = Refusal("no place for it is known")
+        engine, made = self.project.setup.engine(self.plan.engine), item.estimate
+        if engine is None or name not in DEGREES:
+            return unknown
+        words = engine.arguments(made.layout, made.release)
+        off: dict[str, Any] = {name: 1}
+        rest = engine.arguments(replace(made.layout, **off), made.release)
+        if words is None or rest is None or words[: len(rest)] != rest:
+            return unknown
+        edits: list[Edit] = []
+        fields = {engine.flag_name(field): field for field in DEGREES}
+        for option, *values in _options(words[len(rest) :]):
+            field = fields.get(option)
+            site = self.plan.sites.get(field or "option")
+            if site is None:
+                return unknown
+            found = site.set(" ".join(values) if field else " ".join((option, *values)))
+            if isinstance(found, Refusal):
+                return found
+            edits.extend(found)
+        return edits
 
     def unwritten(self, item: Candidate) -> str | None:
         """What the files have no place for: how often they are to be started."""
@@ -156,6 +182,16 @@ class PlannedChange:
                 f"a replica of {gpus} GPUs cannot be written: {there}, and a node has {per_node}"
             )
         return {}
+
+
+def _options(words: Sequence[str]) -> list[list[str]]:
+    """Each option with its values."""
+    found: list[list[str]] = []
+    for word in words:
+        if word.startswith("-") or not found:
+            found.append([])
+        found[-1].append(word)
+    return found
 
 
 def _errors(project: Project) -> list[Finding]:

@@ -58,9 +58,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Engine, Found, Rule, ServingPlan, Speed, World, fits
+from shardlint.api import Engine, Found, Repair, Rule, ServingPlan, Speed, World, fits
 
 from shardlint_rules.slo_latency_unmet import BEST, fastest_step
+
+MOST = 64
+"""Times as many replicas as there are, beyond which none are proposed."""
 
 
 class FleetUndersized(Rule):
@@ -69,6 +72,7 @@ class FleetUndersized(Rule):
     told = ("isl", "osl")
     needs = ("demand",)
     anywhere = False
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and plan.placement.wants_gpu and plan.role is None
@@ -117,6 +121,7 @@ def _too_few(world: World, speed: Speed, copies: int, target: float) -> Iterator
         ),
         at=world.origin("fleet.replicas", "layout.tp", "model"),
         help=f"{target:,.0f} ÷ {speed.tok_s:,.0f} = {needed} replicas of this layout, and headroom",
+        repair=_more(world, needed),
     )
 
 
@@ -133,7 +138,30 @@ def _too_slow(world: World, speed: Speed, copies: int, goal: float) -> Iterator[
         ),
         at=world.origin("fleet.replicas", "layout.tp", "model"),
         help="more replicas, each of which gets fewer requests at a time",
+        repair=_more(world, _reaching(world, copies, goal)),
     )
+
+
+def _reaching(world: World, copies: int, goal: float) -> int | None:
+    """The fewest replicas of which the fastest release reaches the goal, by the estimate."""
+    asked = world.workload["concurrency"]
+    for more in range(copies + 1, min(asked, MOST * copies) + 1):
+        speeds = _speeds(world, -(-asked // more))
+        if speeds and min(speed.tpot_ms for speed in speeds) <= goal:
+            return more
+    return None
+
+
+def _more(world: World, needed: int | None) -> Repair | None:
+    """So many replicas, where there are GPUs for them; of scalers, the most that they may start."""
+    if needed is None:
+        return None
+    placement, fleet, layout = world.plan.placement, world.plan.fleet, world.layout
+    nodes, node = placement.nodes.only, placement.gpus_per_node.only
+    if nodes and node and needed * layout.tp * layout.pp * layout.dp > nodes * node:
+        return None
+    scaled = fleet.scaler is not None or not fleet.max_replicas.is_unset
+    return Repair("fields", values=(("max_replicas" if scaled else "replicas", needed),))
 
 
 def _replicas(copies: int) -> str:

@@ -23,6 +23,10 @@ spec:
     resources: {limits: {nvidia.com/gpu: 2}}
 ```
 
+```sh fails --gpu RTX-4090:2
+NCCL_P2P_DISABLE=1 vllm serve Qwen/Qwen3-14B --tensor-parallel-size 2  # p2p-risk
+```
+
 ```yaml passes
 apiVersion: v1
 kind: Pod
@@ -48,7 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Device, Engine, Found, LayoutRule, ServingPlan, World
+from shardlint.api import Device, Engine, Found, LayoutRule, Repair, ServingPlan, World
 
 from shardlint_rules.tp_cross_node import spanned
 
@@ -59,6 +63,7 @@ LEVEL, OFF = "env.NCCL_P2P_LEVEL", "env.NCCL_P2P_DISABLE"
 class P2pRisk(LayoutRule):
     id, name = "SL206", "p2p-risk"
     severity = "warning"
+    fix = "unsafe"
     needs = ("placement.gpu", OFF, LEVEL)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
@@ -83,6 +88,7 @@ class P2pRisk(LayoutRule):
             at=world.origin(OFF, "layout.tp") if set_off else world.origin("layout.tp"),
             severity="info" if set_off else None,
             help=f"IOMMU and ACS off, or NCCL_P2P_DISABLE=1 with {option}",
+            repair=Repair("add", value=option) if set_off else None,
         )
 
 

@@ -13,9 +13,9 @@ data-parallel ranks. An info where the stages stand in one node, where another r
 concurrency = 2
 ```
 
-```sh fails --gpu H100-SXM-80GB:4 --nodes 4
-vllm serve meta-llama/Llama-3.1-405B-Instruct --nnodes 4 --node-rank 0 --master-addr node0 \\
-  --tensor-parallel-size 4 --pipeline-parallel-size 4  # pp-starved
+```sh fails --gpu H100-SXM-80GB:8 --nodes 4
+vllm serve meta-llama/Llama-3.1-405B-Instruct-FP8 --distributed-executor-backend ray \\
+  --tensor-parallel-size 8 --pipeline-parallel-size 4 --max-model-len 16384  # pp-starved
 ```
 
 ```sh passes --gpu H100-SXM-80GB:8 --nodes 2
@@ -30,8 +30,9 @@ replicas).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from shardlint.api import Engine, Found, Rule, ServingPlan, World
+from shardlint.api import Engine, Found, Layout, Repair, Rule, ServingPlan, World
 
 from shardlint_rules.pp_latency import few, one_node
 
@@ -41,6 +42,7 @@ class PpStarved(Rule):
     severity = "warning"
     told = ("concurrency",)
     needs = ("layout.pp",)
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and (plan.effective.pp.only or 1) > 1
@@ -61,4 +63,14 @@ class PpStarved(Rule):
             at=world.origin("layout.pp"),
             severity="info" if one_node(world, layout) else None,
             help="fewer stages, or more requests at a time for each pipeline",
+            repair=_fewer(layout, each),
         )
+
+
+def _fewer(layout: Layout, each: int) -> Repair | None:
+    """No more stages than requests, where so many hold the model; not of pods that are counted."""
+    if layout.nnodes > 1:
+        return None
+    sizes = [pp for pp in range(each, 0, -1) if layout.pp % pp == 0]
+    ways = [Repair("fields", values=(("pp", pp),), fits=True) for pp in sizes]
+    return replace(ways[0], also=tuple(ways[1:]))

@@ -16,7 +16,7 @@ osl = 256
 tpot_ms = 15
 ```
 
-```sh fails --gpu H100-SXM-80GB:1
+```sh fails --gpu H100-SXM-80GB:4
 vllm serve Qwen/Qwen3-32B --tensor-parallel-size 1 --max-model-len 4096  # slo-latency-unmet
 ```
 
@@ -31,11 +31,25 @@ another goal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from shardlint.api import Engine, Found, Rule, ServingPlan, World, fits, ranks_of
+from shardlint.api import (
+    Engine,
+    Found,
+    Layout,
+    Repair,
+    Rule,
+    ServingPlan,
+    World,
+    fits,
+    ranks_of,
+    refuses,
+)
 
 BEST = 0.75
 """The share of an estimated step that no measured one was below, with few requests."""
+NODE = 8
+"""GPUs of a node whose size nobody states."""
 
 
 class SloLatencyUnmet(Rule):
@@ -44,6 +58,7 @@ class SloLatencyUnmet(Rule):
     told = ("isl", "osl", "tpot_ms")
     needs = ("demand",)
     anywhere = False
+    fix = "unsafe"
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         return engine.checked and plan.placement.wants_gpu and plan.role is None
@@ -63,18 +78,49 @@ class SloLatencyUnmet(Rule):
             ),
             at=world.origin("layout.tp", "model"),
             help="wider tensor parallelism inside of a node, fewer bits per weight, a faster card",
+            repair=_wider(world, goal),
         )
 
 
-def fastest_step(world: World) -> tuple[float, float] | None:
+def _wider(world: World, goal: float) -> Repair | None:
+    """The least tensor parallelism in a node with which a step takes no longer by the estimate:
+    on the GPUs of some copies, else on more GPUs."""
+    layout, placement = world.layout, world.plan.placement
+    stated, node = placement.gpus_per_pod.only, placement.gpus_per_node.only or NODE
+    if not isinstance(stated, int):
+        stated, node = None, placement.devices.only or node
+    if not layout.one_group:
+        return None
+    tp = layout.tp
+    while (tp := 2 * tp) * layout.pp <= node:
+        after = replace(layout, tp=tp, dp=max(1, layout.dp * layout.tp // tp))
+        step = None if _refused(world, after) else fastest_step(world, after)
+        gpus = tp * layout.pp * after.dp
+        if step is None or step[1] > goal or gpus > node:
+            continue
+        values = [("tp", tp)]
+        if after.dp != layout.dp:
+            values.append(("dp", after.dp))
+        if stated is not None and stated != gpus:
+            values.append(("gpus_per_pod", gpus))
+        return Repair("fields", values=tuple(values))
+    return None
+
+
+def _refused(world: World, layout: Layout) -> bool:
+    options, device = world.options, world.device
+    return refuses(world.engine, layout, world.model, options=options, device=device) is not None
+
+
+def fastest_step(world: World, layout: Layout | None = None) -> tuple[float, float] | None:
     """Milliseconds of a step with one request: at best, and about; of the fastest release.
 
-    None where that is not known well enough.
+    Of this layout or of another one. None where that is not known well enough.
     """
     isl, osl = world.workload.get("isl"), world.workload.get("osl")
     if isl is None or osl is None:
         return None
-    speeds = world.speeds(isl=isl, osl=osl, concurrency=1)
+    speeds = world.speeds(layout, isl=isl, osl=osl, concurrency=1)
     if not speeds or not all(speed.measured for speed in speeds):
         return None
     return min((BEST * speed.step_ms, speed.step_ms) for speed in speeds)

@@ -8,7 +8,8 @@ for latency in `[workload]` (`tpot_ms`, `ttft_ms`) nothing is said, nor with few
 time than there would be groups.
 
 A smaller size is one that the engine accepts and that holds the weights and twice the longest
-request, by the memory model less its band. It is reported
+request, by the memory model less its band; once is enough where no length is stated and a request
+may take all positions of the model. It is reported
 
 - where the group crosses nodes, and a smaller one stays inside of a node: a warning, with an RDMA
   network an info;
@@ -146,7 +147,8 @@ def _held(world: World, size: int) -> bool:
     layout = replace(world.layout, tp=size, nnodes=1)
     if refuses(world.engine, layout, world.model, options=world.options, device=world.device):
         return False
-    return holds(world, layout, ROOM) and _serves(world, layout)
+    room = 1 if world.plan.memory.max_model_len.is_unset else ROOM
+    return holds(world, layout, room) and _serves(world, layout)
 
 
 def _serves(world: World, layout: Layout) -> bool:
@@ -166,9 +168,11 @@ def holds(world: World, layout: Layout, requests: int) -> bool:
 
     Where the memory of the release, or the storage of the weights, is not known, with much room.
     """
-    if found := world.sized(layout):
-        return fits(found, requests)
     model, device = world.model, world.device
+    if found := world.sized(layout):
+        if model is not None and all(sized.made.need is None for sized in found):
+            found = world.sized(layout, max_model_len=model.max_position_embeddings)
+        return fits(found, requests)
     if model is None or device is None:
         return False
     return roomy(world.plan, model, device, layout, requests)

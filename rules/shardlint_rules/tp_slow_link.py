@@ -38,7 +38,9 @@ spec:
 ```
 
 Fix: where the model fits, smaller groups and more of them (data parallelism or replicas), or
-pipeline stages, which hand on one activation per step.
+pipeline stages, which hand on one activation per step: of Llama 3.1 70B on eight L4, stages of two
+ranks gave more requests a second than stages of four. Stages are no help to fewer requests than
+there are stages, nor to a goal for the time of a token.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlint.api import Engine, Found, LayoutRule, Repair, ServingPlan, World
+from shardlint.api import Engine, Found, Layout, LayoutRule, Repair, ServingPlan, World, fits
 
 from shardlint_rules.tp_cross_node import sent, sent_bytes, spanned
 
@@ -60,6 +62,7 @@ class TpSlowLink(LayoutRule):
     severity = "info"
     fix = "unsafe"
     needs = ("placement.link", "placement.link_domain")
+    wants = ("demand",)
 
     def applies(self, plan: ServingPlan, engine: Engine) -> bool:
         placement = plan.placement
@@ -76,13 +79,13 @@ class TpSlowLink(LayoutRule):
             message=f"TP {tp} sums every layer over PCIe: {link}{_least(world)}",
             at=world.origin("layout.tp"),
             severity="warning" if tp >= MANY else None,
-            help="where the model fits, smaller groups and more replicas",
+            help="where the model fits, smaller groups and more replicas; else pipeline stages",
             repair=_smaller(world, max(FEW, domain)),
         )
 
 
 def _smaller(world: World, most: int) -> Repair | None:
-    """The same GPUs in groups that are no wider than what is fast."""
+    """The same GPUs in groups that are no wider than what is fast: copies, else stages."""
     layout = world.whole
     if layout is None or not layout.one_group:
         return None
@@ -91,7 +94,22 @@ def _smaller(world: World, most: int) -> Repair | None:
         Repair("fields", values=(("tp", tp), ("dp", layout.dp * layout.tp // tp)), fits=True)
         for tp in sizes
     ]
+    stages = layout.pp * layout.tp // sizes[0]
+    copies = replace(layout, tp=sizes[0], dp=layout.dp * layout.tp // sizes[0])
+    if not fits(world.sized(copies)) and _stages_pay(world, layout, stages):
+        values = (("tp", sizes[0]), ("pp", stages))
+        ways.append(Repair("fields", values=values, fits=True))
     return replace(ways[0], also=tuple(ways[1:]))
+
+
+def _stages_pay(world: World, layout: Layout, stages: int) -> bool:
+    """Nothing that is stated speaks for fewer stages, and the layers can be shared out evenly."""
+    told, model = world.workload, world.plan.model_facts.only
+    if "tpot_ms" in told or model is None or not model.num_layers or model.num_layers % stages:
+        return False
+    copies = (world.plan.fleet.replicas.only or 1) * layout.dp
+    asked = told.get("concurrency")
+    return asked is None or asked >= stages * copies
 
 
 def _least(world: World) -> str:

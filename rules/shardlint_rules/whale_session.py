@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.api import Found, RouterWorld, Rule, choice, policy_words
+from shardlint.api import Found, Repair, RouterWorld, Rule, choice, policy_words
 
 LONG = 32_768
 
@@ -58,6 +58,7 @@ class WhaleSession(Rule):
     id, name = "SL512", "whale-session"
     severity = "warning"
     scope = "router"
+    fix = "unsafe"
 
     def check_routing(self, world: RouterWorld) -> Iterator[Found]:
         router, length = world.router, world.workload.get("isl")
@@ -73,4 +74,5 @@ class WhaleSession(Rule):
                 " that others are tied to",
                 at=router.policy.origin or router.origin,
                 help="a policy with a bound on the load, or one that weighs queued tokens",
+                repair=Repair("router", "routing"),
             )

@@ -9,7 +9,7 @@ import pytest
 from recommendations.asking import CARD, EXPERTS, HUGE, LARGE, ask, by_size, layouts, real, wanted
 from shardlint.estimates import EstimateError
 from shardlint.recommendations import Recommendation, recommend
-from shardlint.recommendations.fleet import Pace
+from shardlint.recommendations.fleet import Pace, blur
 
 MEASURED = [
     {"tp": 2, "output_tok_s": 400, "tpot_ms": 40},
@@ -290,3 +290,35 @@ def test_measurements_of_layouts_that_cannot_be_had_are_told() -> None:
     assert "1 of 2 measurements are of layouts that cannot be had here" in notes
     assert any(note.startswith("speeds are ×") for note in notes)
     assert any("others are not scaled" in note for note in ask(measured=rows, isl=None).notes)
+
+
+# --------------------------------------------------------------------------- what is not known
+
+
+def test_two_ranks_over_pcie_come_before_two_stages_that_are_not_sure_to_be_faster() -> None:
+    two = {"gpus": 2, "gpu": "RTX-3090", "isl": 1024, "osl": 1024}
+    found = ask("Qwen/Qwen3-32B-AWQ", **two)
+    assert [{"tp": 2}, {"pp": 2}] == layouts(found)[:2]
+    pair, staged = found.found[:2]
+    assert pair.fleet.tok_s < staged.fleet.tok_s < blur() * pair.fleet.tok_s
+    assert any("two ranks over PCIe come before two stages" in note for note in found.notes)
+    asked = {**two, "max_model_len": 16384, "concurrency": 4}
+    found = ask("Qwen/Qwen3.6-35B-A3B-FP8", **asked)
+    assert {"pp": 2} == layouts(found)[0]  # by far
+    assert not any("two stages" in note for note in found.notes)
+    assert blur() * by_size(found, tp=2).fleet.tok_s < by_size(found, pp=2).fleet.tok_s
+
+
+def test_where_every_layout_has_the_longest_context_more_of_them_come_first() -> None:
+    found = ask(objective="context", isl=None, osl=None)
+    assert 1 == len({item.estimate.max_context for item in found.found})
+    held = [(item.estimate.made.concurrency or 0) * item.fleet.replicas for item in found.found]
+    assert held[0] >= 0.9 * max(held)
+    assert {"tp": 8} == layouts(found)[0]
+
+
+def test_it_is_not_said_that_less_does_not_hold_what_it_may_hold() -> None:
+    asked = {"isl": 300, "osl": 200, "max_model_len": 32768}
+    item = by_size(ask("openai/gpt-oss-120b", **asked), tp=2)
+    assert item.why.startswith("it is doubtful whether fewer GPUs hold the model")
+    assert by_size(ask(LARGE), tp=4).why.startswith("fewer GPUs do not hold the model")

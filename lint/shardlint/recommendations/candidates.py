@@ -14,7 +14,7 @@ from shardlint.engine import Engine, refuses
 from shardlint.estimates import Asked, Estimate, EstimateError, Estimator
 from shardlint.plan import Constraint, Layout, Options, Releases
 from shardlint.plugins import filled
-from shardlint.recommendations.fleet import Fleet, Pace, fleet_of, low
+from shardlint.recommendations.fleet import Fleet, Pace, blur, fleet_of, low
 from shardlint.recommendations.layouts import Shape, shapes
 from shardlint.recommendations.measured import Measured, scale
 from shardlint.recommendations.question import Wanted
@@ -41,6 +41,8 @@ FARTHEST: Final = 2
 """Fleets that need so many times the GPUs there are, are not shown beside others."""
 NOISE: Final = 0.97
 """A share of the best rate that is as good: the model of speed is not that sharp."""
+ROOM: Final = 0.9
+"""A share of the most requests that is as good: nor is that of memory."""
 
 
 @record(kw_only=True)
@@ -122,6 +124,10 @@ class _Search:
         self.rejected: list[Rejected] = []
         self.too_small: set[int] = set()
         """GPUs of the replicas that do not hold the model."""
+        self.doubtful: set[int] = set()
+        """GPUs of replicas of which the estimate cannot tell."""
+        self.undecided = False
+        """Ranks come before stages, though the model of speed says the other."""
 
     def answer(self) -> Recommendation:
         sized = [pair for shape in self._shapes() if (pair := self._sized(shape)) is not None]
@@ -161,6 +167,8 @@ class _Search:
         made = self.estimator.estimate(asked)
         if made.verdict != "fits":
             self.too_small.add(shape.gpus)
+            if made.verdict == "tight":
+                self.doubtful.add(shape.gpus)
             shorter = self._shorter(asked) if asked.max_model_len is None else None
             made = shorter or made
         runs = made.verdict == "fits" or (made.verdict == "tight" and made.fits)
@@ -246,15 +254,48 @@ class _Search:
             alike = [item for item in left if self._alike(head, item)]
             ranked += sorted(alike, key=lambda item: (item.estimate.gpus, item.shape.pp))
             left = [item for item in left if not any(item is one for one in alike)]
-        return ranked
+        return self._pairs_first(ranked)
+
+    def _pairs_first(self, ranked: list[Candidate]) -> list[Candidate]:
+        """Two ranks over PCIe before two stages, unless these are faster by more than the doubt.
+
+        Engines have a sum of their own for two boards, which none of the rows is of, and stages
+        make every request wait.
+        """
+        found: list[Candidate] = []
+        left = list(ranked)
+        while left:
+            head = left[0]
+            pair = next((item for item in left[1:] if self._instead(head, item)), head)
+            found.append(pair)
+            self.undecided = self.undecided or pair is not head
+            left = [item for item in left if item is not pair]
+        return found
+
+    def _instead(self, staged: Candidate, pair: Candidate) -> bool:
+        same = (staged.shape.tp, 2 * pair.shape.pp) == (1, staged.shape.pp)
+        if not same or pair.shape != replace(staged.shape, tp=2, pp=pair.shape.pp):
+            return False
+        first, second = staged.fleet.speed, pair.fleet.speed
+        if first is None or second is None or self.device.link != "pcie":
+            return False
+        told = first.yours or second.yours or self.wanted.objective != "throughput"
+        if told or self._status(staged) != self._status(pair):
+            return False
+        return _rate(pair) * blur() >= _rate(staged)
 
     def _alike(self, head: Candidate, item: Candidate) -> bool:
         if item is head:
             return True
+        if self._status(item) != self._status(head):
+            return False
+        if self.wanted.objective == "context":
+            same = item.estimate.max_context == head.estimate.max_context
+            return same and _longest(item) >= ROOM * _longest(head)
         fast = item.fleet.speed is not None and head.fleet.speed is not None
         if self.wanted.objective != "throughput" or not fast:
             return False
-        return self._status(item) == self._status(head) and _rate(item) >= NOISE * _rate(head)
+        return _rate(item) >= NOISE * _rate(head)
 
     def _status(self, item: Candidate) -> tuple[bool, ...]:
         fleet = item.fleet
@@ -266,7 +307,8 @@ class _Search:
         made, speed, status = item.estimate, item.fleet.speed, self._status(item)
         small = (made.gpus, item.shape.pp, item.shape.dcp, item.shape.ep > 1)
         if self.wanted.objective == "context":
-            return (*status, -(made.max_context or 0), speed is None, -_rate(item), *small)
+            most = (-(made.max_context or 0), -_longest(item))
+            return (*status, *most, speed is None, -_rate(item), *small)
         if speed is None:
             return (*status, True, 0.0, *small)
         if self.wanted.objective == "latency":
@@ -298,7 +340,9 @@ class _Search:
         if settings:
             said.append(f"fits only with requests of {settings['max_model_len']:,} tokens at most")
         if self._least(made):
-            said.append("fewer GPUs do not hold the model")
+            unsure = any(gpus < made.gpus for gpus in self.doubtful)
+            fewer = "fewer GPUs do not hold the model"
+            said.append("it is doubtful whether fewer GPUs hold the model" if unsure else fewer)
         if shape.pp > 1:
             said.append("stages add latency")
         if fleet.speed is None and fleet.why and self.wanted.asked.isl:
@@ -319,6 +363,11 @@ class _Search:
         rows = self.wanted.measured
         if lost := [row for row in rows if not any(_same(row, shape) for shape in there)]:
             yield f"{len(lost)} of {len(rows)} measurements are of layouts that cannot be had here"
+        if self.undecided:
+            yield (
+                "two ranks over PCIe come before two stages: few of both were measured, and by less"
+                f" than {blur():.1f} times one is not told to be faster"
+            )
         if factor is None and len(lost) < len(rows):
             yield "nothing is told of the speed of what was measured: others are not scaled by it"
         if factor is not None:
@@ -412,6 +461,12 @@ def _rate(item: Candidate) -> float:
     if speed is None:
         return 0.0
     return item.fleet.tok_s * low(speed.grade) / item.fleet.counted_gpus
+
+
+def _longest(item: Candidate) -> float:
+    """The longest requests that run at the same time in all replicas."""
+    each = item.estimate.made.concurrency or 0.0
+    return each * item.estimate.dp_ranks * item.fleet.replicas
 
 
 def _written(engine: Engine, settings: Mapping[str, Any]) -> Iterator[str]:

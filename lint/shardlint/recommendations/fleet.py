@@ -149,6 +149,12 @@ def low(grade: Grade) -> float:
     return 1.0 if grade == "measured" else float(table()["error"][grade]["range"][0])
 
 
+def blur() -> float:
+    """How far apart two rates of what was hardly measured can be, and mean the same."""
+    least, most = table()["error"]["weak"]["range"]
+    return float(most) / float(least)
+
+
 def fleet_of(pace: Pace, wanted: Wanted) -> Fleet:
     """As many replicas as the target needs, and headroom; without a target all GPUs."""
     room = max(1, wanted.room(pace.made.gpus))

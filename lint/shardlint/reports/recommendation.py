@@ -183,13 +183,19 @@ def _row(item: Candidate, at: int) -> list[str]:
         replicas,
         f"{item.gpus:,}",
         "" if tokens is None else f"{tokens * made.dp_ranks:,}",
-        "" if requests is None else f"{requests * made.dp_ranks:,.1f}",
+        "" if requests is None else f"{requests * made.dp_ranks:,.1f}{_shorter(item)}",
         _ms(speed.tpot_ms if speed else None),
         _ms(speed.ttft_ms if speed else None),
         rate,
         each,
         f"{item.blast_radius:.0%}",
     ]
+
+
+def _shorter(item: Candidate) -> str:
+    """The length of the requests that are counted, where it is not that of the other layouts."""
+    length = item.settings.get("max_model_len")
+    return f" of {length:,}" if length else ""
 
 
 def _between(low: float, high: float) -> str:
