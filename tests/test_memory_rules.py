@@ -232,3 +232,24 @@ def test_weights_are_held_against_the_share(command: str, gpu: str, found: dict[
     result = check(command, gpu=gpu, gpus_per_node=8)
     named = ("weights-do-not-fit", "no-kv-space")
     assert found == {f.name: f.severity for f in result.findings if f.name in named}
+
+
+# -------------------------------------------------------------------- weights stored by the engine
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve Qwen/Qwen2.5-14B-Instruct --max-model-len 8192 --quantization {}",
+        "python -m sglang.launch_server --model-path Qwen/Qwen2.5-14B-Instruct {}",
+    ],
+)
+def test_nothing_is_said_where_it_is_not_known_how_weights_are_stored(command: str) -> None:
+    """In 16 bits they are larger than the card, and the engine makes something else of them."""
+    plain = ("bf16", "rtn") if "vllm" in command else ("", "--torchao-config int4wo-128")
+    told: dict[str, Any] = {"gpu": "L4", "engine_version": {"vllm": "0.11.2", "sglang": "0.5.5"}}
+    wide, other = (check(f"{command.format(word)}\n", **told) for word in plain)
+    undecided = {item.rule for item in other.undecided} & RULES
+    assert "SL601" in {finding.rule for finding in wide.findings}
+    assert not RULES & {finding.rule for finding in other.findings}
+    assert "SL601" in undecided

@@ -19,7 +19,7 @@ from shardlint.plan import SHAPE_KEPT, Device, Layout, ModelFacts, Releases, Ser
 from shardlint.record import record
 from shardlint.sizing.bands import band
 from shardlint.sizing.memory import capacity, footprint, most, on_more
-from shardlint.sizing.storage import PLAIN, WIDE, Storage, record_of, storage
+from shardlint.sizing.storage import PLAIN, WIDE, Storage, names_storing, record_of, storage
 from shardlint.speeds import Speed
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ def demand_of(plan: ServingPlan) -> Known[Demand]:
         if model.quantization is None and plan.stored_as is None and not word:
             reason = f"how the weights of {model.id} are stored is not known"
             return Known.unknown(reason, plan.model.origin)
+        if model.quantization == {} and word and not names_storing(word):
+            reason = f"how the engine stores weights as `{word}` is not known"
+            return Known.unknown(reason, plan.memory.quantization.origin)
         for said in _stored(plan, demand)[1]:
             found = found.assuming(said)
     if revision := _branch(plan):

@@ -23,6 +23,7 @@ from shardlint.plan import Flag, LayoutFacts, ServingPlan
 from shardlint.plugins import Finding, Fix, Result
 from shardlint.project import Project, Setup
 from shardlint.proposals import offered, proposed
+from shardlint.proposals.shared import Sharing
 from shardlint.record import record
 from shardlint.source import Edit, EditConflict, apply
 
@@ -33,10 +34,15 @@ MOST_ROUNDS = 1000
 
 
 def with_fixes(run: Run) -> Result:
-    """The result with the fixes of its findings."""
-    return replace(
-        run.result, findings=tuple(_with_fixes(item, run) for item in run.result.findings)
-    )
+    """The result with the fixes of its findings that leave all other plans as they are."""
+    sharing, found = Sharing(run.project), []
+    for finding in run.result.findings:
+        item = _with_fixes(finding, run)
+        if item.fixes and finding.fingerprint in run.cures:
+            kept = tuple(fix for fix in item.fixes if not sharing.spills(finding, fix))
+            item = replace(item, fixes=kept)
+        found.append(item)
+    return replace(run.result, findings=tuple(found))
 
 
 def _with_fixes(finding: Finding, run: Run) -> Finding:
@@ -265,9 +271,17 @@ def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str
         gone = removed and not now[name]
         if same and name in LayoutFacts.__dataclass_fields__:
             continue  # one option says now what two said
+        if name in delta and not now[name] and _by_default(new, name) == wanted:
+            continue  # a chart leaves the option out where the engine does the same without it
         if now[name] != wanted and not (renamed and not values) and not gone:
             return name
     return None
+
+
+def _by_default(plan: ServingPlan, name: str) -> tuple[Any, ...]:
+    """What is done where nothing is stated."""
+    fact = getattr(plan.effective, name, None)
+    return fact.values if isinstance(fact, Known) and fact.how == "defaulted" else ()
 
 
 def _other_option(

@@ -57,6 +57,7 @@ class Run:
     """The result of one run, and the cures of its findings by fingerprint."""
 
     result: Result
+    project: Project
     cures: Mapping[str, Cure]
     offers: Mapping[str, tuple[Offer, ...]] = field(default_factory=dict)
     """What the routers' readers can write for findings of routers."""
@@ -484,7 +485,7 @@ def _finish(
         sources=project.sources,
         rules=rules,
     )
-    return Run(result, cures, offers, collected.sizer)
+    return Run(result, project, cures, offers, collected.sizer)
 
 
 def _routers_of(hit: _Hit, project: Project) -> tuple[Router, ...]:

@@ -13,6 +13,9 @@ SERVE = "text-generation-launcher --model-id"
 LLAMA, MISTRAL = "meta-llama/Llama-2-70b-chat-hf", "mistralai/Mistral-7B-Instruct-v0.2"
 
 
+NO = "weights-do-not-fit"
+
+
 def findings(command: str, gpu: str, **told: Any) -> dict[str, str]:
     found = check(command, gpu=gpu, gpus_per_node=8, **told).findings
     return {f.name: f.severity for f in found if f.rule.startswith("SL60")}
@@ -24,6 +27,11 @@ def findings(command: str, gpu: str, **told: Any) -> dict[str, str]:
         (f"{LLAMA} --num-shard 4", "A10G", {"weights-do-not-fit": "error"}),
         (f"{LLAMA} --num-shard 8", "A10G", {}),
         (f"{LLAMA} --num-shard 4 --quantize bitsandbytes-nf4", "A10G", {}),
+        # 8 bits for each weight, or 4 with scales that are stored in 8 bits themselves
+        (f"{LLAMA} --num-shard 1 --quantize bitsandbytes", "A10G", {}),
+        (f"{LLAMA} --num-shard 1 --quantize eetq", "A10G", {}),
+        (f"{LLAMA} --num-shard 1 --quantize bitsandbytes-nf4", "A10G", {NO: "warning"}),
+        (f"{LLAMA} --num-shard 1 --quantize bitsandbytes-nf4", "L40S", {}),
         # flash attention is not there: transformers may spread the model over all GPUs
         (f"{LLAMA} --num-shard 2", "V100-SXM2-32GB", {}),
         (f"{MISTRAL} --num-shard 1", "A10G", {}),
@@ -63,3 +71,14 @@ def test_a_token_takes_what_its_heads_take() -> None:
         return sized.made.cache.bytes_per_token
 
     assert (65536, 32768) == (token(""), token("--kv-cache-dtype fp8_e5m2"))
+
+
+def test_scales_of_four_bits_are_stored_in_eight() -> None:
+    """4 bits and an eighth for each of the 68.5 billion weights in layers, 16 for the others."""
+    built = project(f"{SERVE} {LLAMA} --num-shard 2 --quantize bitsandbytes-nf4", gpu="A10G")
+    demand = demand_of(built.plans[0]).only
+    assert demand is not None
+    (sized,) = Sizer(TGI()).sized(demand)
+    layers, rest = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672), 2 * 32000 * 8192
+    whole = layers * 4.125 / 8 + rest * 2
+    assert sized.made.weights.bytes == pytest.approx(whole / 2, rel=0.001)

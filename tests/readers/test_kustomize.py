@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import setup
 from readers.reading import a_setup, names, stated
 from ruamel.yaml import YAML
-from shardlint.fixes import apply_fixes
+from shardlint.fixes import apply_fixes, with_fixes
 from shardlint.library import Asked, Library
 from shardlint.linter import lint
 from shardlint.plan import Refusal, ServingPlan
@@ -566,3 +567,31 @@ def test_torn_trees_break_nothing() -> None:
         found = Project.of_texts(a_setup(), torn)
         assert found.broken == ()
         assert not lint(found).result.failed
+
+
+# what is offered
+
+
+def test_a_base_is_not_changed_for_one_of_its_overlays() -> None:
+    """Fewer GPUs in one overlay: the size in the base is that of the other one, too."""
+    texts = {
+        "base/d.yaml": BASE, "base/kustomization.yaml": "resources: [d.yaml]\n",
+        "a/kustomization.yaml": "resources: [../base]\npatches: [{path: patch.yaml}]\n",
+        "a/patch.yaml": PATCH, "b/kustomization.yaml": "resources: [../base]\nnamespace: b\n",
+    }  # fmt: skip
+
+    def files(of: dict[str, str]) -> set[str]:
+        found = with_fixes(lint(Project.of_texts(setup(gpu="H100-SXM-80GB"), of))).findings
+        (short,) = [each for each in found if each.name == "gpu-count-short"]
+        return {edit.file for fix in short.fixes for edit in fix.edits}
+
+    assert files(texts) == {"a/patch.yaml"}
+    alone = {name: text for name, text in texts.items() if not name.startswith("b/")}
+    assert files(alone) == {"a/patch.yaml", "base/d.yaml"}
+
+
+def test_a_base_is_changed_for_all_of_its_overlays() -> None:
+    result = with_fixes(lint(Project.of_texts(a_setup(), wrong("a", "b"))))
+    (found,) = [each for each in result.findings if each.name == "tp-heads-indivisible"]
+    assert found.fixes
+    assert {edit.file for fix in found.fixes for edit in fix.edits} == {"base/d.yaml"}

@@ -148,7 +148,7 @@ def memory(parsed: ParsedWords, view: FlagView) -> Memory:
         max_num_seqs=read("--max-running-requests", flags.whole),
         max_num_batched_tokens=read("--chunked-prefill-size", _chunk),
         kv_cache_dtype=read("--kv-cache-dtype", str),
-        quantization=read("--quantization", str),
+        quantization=_quantization(parsed),
         block_size=read("--page-size", flags.size),
         enforce_eager=eager,
         prefix_caching=radix.map(lambda off: not off),
@@ -161,6 +161,14 @@ def memory(parsed: ParsedWords, view: FlagView) -> Memory:
         whole_tower=parsed.switched("--mm-enable-dp-encoder"),
         capture_sizes=_capture_sizes(parsed),
     )
+
+
+def _quantization(parsed: ParsedWords) -> Known[str]:
+    """torchao makes other weights of those that were loaded; what they take then was not read."""
+    asked, torchao = (parsed.read(name, str) for name in ("--quantization", "--torchao-config"))
+    if torchao.is_unset or torchao.only == "":
+        return asked
+    return Known.unknown("how torchao stores the weights is not known", torchao.origin)
 
 
 def _number(view: FlagView, name: str) -> Callable[[str], int]:

@@ -26,6 +26,8 @@ CONTEXT_MIB: Final = 500
 """As other engines', which start the same libraries."""
 FLASH: Final = (7, 5)
 """The least capability with flash attention."""
+EIGHT_BITS: Final = "bitsandbytes"
+"""What is 4 bits to other engines is 8 to this one; what they take was not read."""
 SIXTEEN_BITS: Final = 2
 BESIDE: Final = ("TGI's warm-up, which takes memory for its longest batch, is left out",)
 
@@ -50,10 +52,11 @@ class TGIMemory:
     ) -> Settings:
         """Without a share, nothing is added up."""
         capability = device.compute_capability if device is not None else None
+        told = _flash(capability) and asked.quantization != EIGHT_BITS
         share = WIGGLE * (1.0 if asked.share is None else asked.share)
         return replace(
             asked,
-            share=share if _flash(capability) else None,
+            share=share if told else None,
             max_num_seqs=asked.max_num_seqs or 1,
             dtype=asked.dtype or model.torch_dtype,
             kv_cache_dtype=asked.kv_cache_dtype or "auto",

@@ -219,8 +219,9 @@ def _title(asked: Asked, delta: Mapping[str, Any], after: Layout) -> str:
         return f"{title} on {need} GPUs instead of {asked.stated}"
     if need > asked.gpus:
         return f"{title} on {need} GPUs"
-    same = f"the same {need}" if need == asked.gpus else f"{need} of {asked.gpus}"
-    return f"{title} on {same} GPUs"
+    if need != asked.gpus:
+        return f"{title} on {need} of {asked.gpus} GPUs"
+    return f"{title} on the same GPU" if need == 1 else f"{title} on the same {need} GPUs"
 
 
 def _written(layout: Layout) -> str:

@@ -120,6 +120,8 @@ MXFP4: Final = _small("MXFP4", 32)
 MXFP8: Final = _small("MXFP8", 32, 8)
 NF4: Final = Scheme(name="NF4", bits=4, block=(1, 64), scale=4)
 """bitsandbytes: one float32 for 64 weights."""
+NF4_TWICE: Final = replace(NF4, scale=1)
+"""With scales that are themselves stored in 8 bits."""
 
 ALGORITHMS: Final[dict[str, Callable[[Record], Scheme]]] = {
     "NVFP4": lambda _record: NVFP4,
@@ -163,7 +165,7 @@ FAMILIES: Final[dict[str, Callable[[Record], Scheme]]] = {
     "nvfp4": lambda _record: NVFP4,
     "mxfp4": lambda _record: MXFP4,
     "mxfp8": lambda _record: MXFP8,
-    "nf4": lambda _record: NF4,
+    "nf4": lambda record: NF4_TWICE if record.get("double_quant") else NF4,
     "int8bnb": lambda _record: Scheme(name="INT8", bits=8, block=(1, 0), scale=4),
 }
 
@@ -278,6 +280,8 @@ WORDS: Final[tuple[tuple[str, tuple[str, ...], Record], ...]] = (
      {"method": "fp8", "bits": 8}),
     (r"(bitsandbytes|bnb).*(8 ?bits?|int8)|llm int8", ("int8bnb",),
      {"method": "bitsandbytes", "bits": 8}),
+    (r"bitsandbytes (nf4|fp4)", ("nf4",),
+     {"method": "bitsandbytes", "bits": 4, "double_quant": True}),
     (r"bitsandbytes.*|bnb.*|nf4|qlora", ("nf4",), {"method": "bitsandbytes", "bits": 4}),
     (r"w8a8.*|smoothquant|int8dq|int8 dynamic", ("int8",),
      {**INTEGER, "bits": 8, "activation_bits": 8}),
@@ -300,7 +304,7 @@ def record_of(word: str | None, own: Record | None) -> tuple[Record, str | None]
     `own` is what the checkpoint says of itself. It holds wherever the text does not clearly name
     another family: then it knows what stays in 16 bits, and the text does not.
     """
-    text = " ".join(re.sub(r"[^a-z0-9]+", " ", (word or "").lower()).split())
+    text = _words(word)
     if text in NO_WORD:
         return _own(own)
     row = _row_of(text)
@@ -319,6 +323,16 @@ def record_of(word: str | None, own: Record | None) -> tuple[Record, str | None]
         asked = "16 bits are taken as asked, and the checkpoint's own record says otherwise"
         return {}, asked if own else None
     return made, f"all matrices that can be are taken to be stored as {_short(word)} says"
+
+
+def names_storing(word: str) -> bool:
+    """Whether free text names a way of storing weights, or leaves them as they are."""
+    text = _words(word)
+    return text in NO_WORD or _row_of(text) is not None
+
+
+def _words(word: str | None) -> str:
+    return " ".join(re.sub(r"[^a-z0-9]+", " ", (word or "").lower()).split())
 
 
 def _own(own: Record | None) -> tuple[Record, str | None]:
