@@ -7,7 +7,7 @@ all or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -21,6 +21,7 @@ from shardlint.proposals.asked import Asked
 from shardlint.proposals.edits import edits_of
 from shardlint.proposals.layouts import layout_fix, other_counts, other_layouts, rates
 from shardlint.proposals.memory import layouts_that_fit, settings_that_fit, sizes_after
+from shardlint.record import record
 
 MOST: Final = 4
 """Fixes of one finding: what is worse than three others is no help."""
@@ -34,7 +35,8 @@ def proposed(cure: Cure, finding: Finding, sizer: Sizer) -> Iterator[Fix]:
     found = (
         fix
         for repair in (cure.repair, *cure.repair.also)
-        for fix in _of(repair, cure.world, finding, sizer)
+        if repair.kind in MAKERS
+        for fix in MAKERS[repair.kind](Wanted(repair, cure.world, finding, sizer))
     )
     for fix in islice(found, MOST):
         if fix.delta not in seen:
@@ -53,44 +55,51 @@ def offered(offers: Iterable[Offer]) -> Iterator[Fix]:
             yield Fix(offer.title, "unsafe", dict(offer.delta), tuple(edits))
 
 
-def _of(repair: Repair, world: World, finding: Finding, sizer: Sizer) -> Iterator[Fix]:
-    if repair.kind in ("flag", "option"):
-        yield from _option(repair, world.plan, finding)
-    elif repair.kind == "add":
-        yield from _added(repair, world.plan)
-    elif repair.kind == "move":
-        yield from _move(repair, world.plan)
-    elif repair.kind == "fields":
-        yield from _fields(_sized(world, sizer), dict(repair.values), repair.fits)
-    elif repair.kind == "memory":
-        yield from _memory(_sized(world, sizer), dict(repair.values))
-    elif repair.kind == "layout" and (asked := Asked.of(_sized(world, sizer))) is not None:
+@record
+class Wanted:
+    """One repair of a finding, in the world where that was found."""
+
+    repair: Repair
+    found_in: World
+    finding: Finding
+    sizer: Sizer
+
+    @property
+    def plan(self) -> ServingPlan:
+        return self.found_in.plan
+
+    @property
+    def world(self) -> World:
+        """With what its GPUs hold, where a plan has one demand on them, whatever the rule."""
+        world, whole = self.found_in, self.found_in.whole
+        if world.sizes is not None or whole is None or not world.plan.placement.wants_gpu:
+            return world
+        demand = demand_of(world.plan).only
+        if demand is None or demand.layout != whole:
+            return world
+        return replace(
+            world, layout=whole, model=world.model or demand.model, device=demand.device,
+            sizes=partial(self.sizer.sized, demand), paces=partial(self.sizer.speeds, demand),
+        )  # fmt: skip
+
+
+def _layout(wanted: Wanted) -> Iterator[Fix]:
+    """Another number of GPUs for a layout that the engine takes, else another layout."""
+    asked = Asked.of(wanted.world)
+    if asked is not None:
         runs = asked.accepts(asked.layout)
         yield from other_counts(asked) if runs else other_layouts(asked)
-
-
-def _sized(world: World, sizer: Sizer) -> World:
-    """The world with what its GPUs hold, where a plan has one demand on them, whatever the rule."""
-    whole = world.whole
-    if world.sizes is not None or whole is None or not world.plan.placement.wants_gpu:
-        return world
-    demand = demand_of(world.plan).only
-    if demand is None or demand.layout != whole:
-        return world
-    return replace(
-        world, layout=whole, model=world.model or demand.model, device=demand.device,
-        sizes=partial(sizer.sized, demand), paces=partial(sizer.speeds, demand),
-    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- one option
 
 
-def _option(repair: Repair, plan: ServingPlan, finding: Finding) -> Iterator[Fix]:
+def _option(wanted: Wanted) -> Iterator[Fix]:
     """Another spelling, other words, or none in place of an option.
 
     Safe only where it is sure what was meant, and the engine refuses the other or reads the same.
     """
+    repair, plan = wanted.repair, wanted.plan
     site = plan.sites.get(repair.field)
     edits = site.set(repair.value) if site is not None else Refusal("no site")
     if isinstance(edits, Refusal):
@@ -99,7 +108,7 @@ def _option(repair: Repair, plan: ServingPlan, finding: Finding) -> Iterator[Fix
     written = flag.written.value or ""
     if flag.problem is None or "explicit" not in flag.problem:
         written = written.split("=", 1)[0]
-    safe = repair.value and repair.certain and finding.severity != "warning"
+    safe = repair.value and repair.certain and wanted.finding.severity != "warning"
     applicability: Applicability = "safe" if safe else "unsafe"
     if not repair.value:
         delta: dict[str, Any] = {"remove_flag": written, **dict(repair.values)}
@@ -109,7 +118,8 @@ def _option(repair: Repair, plan: ServingPlan, finding: Finding) -> Iterator[Fix
     yield Fix(f"`{written}` → `{repair.value}`", applicability, delta, tuple(edits))
 
 
-def _added(repair: Repair, plan: ServingPlan) -> Iterator[Fix]:
+def _added(wanted: Wanted) -> Iterator[Fix]:
+    repair, plan = wanted.repair, wanted.plan
     site = plan.sites.get("option")
     edits = site.set(repair.value) if site is not None else Refusal("no site")
     if not isinstance(edits, Refusal):
@@ -117,8 +127,9 @@ def _added(repair: Repair, plan: ServingPlan) -> Iterator[Fix]:
         yield Fix(f"add `{repair.value}`", "unsafe", delta, tuple(edits))
 
 
-def _move(repair: Repair, plan: ServingPlan) -> Iterator[Fix]:
+def _move(wanted: Wanted) -> Iterator[Fix]:
     """A setting written where it counts, and not where it stood."""
+    repair, plan = wanted.repair, wanted.plan
     site = plan.sites.get(repair.field)
     edits = site.set(repair.value) if site is not None else Refusal("no site")
     if not isinstance(edits, Refusal):
@@ -134,8 +145,10 @@ def _place(field: str) -> int:
 # ------------------------------------------------------------------------------- stated fields
 
 
-def _fields(world: World, delta: Mapping[str, Any], fits: bool) -> Iterator[Fix]:
+def _fields(wanted: Wanted) -> Iterator[Fix]:
     """Fields set to the values that the rule names."""
+    world, fits = wanted.world, wanted.repair.fits
+    delta: dict[str, Any] = dict(wanted.repair.values)
     layout = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
     if not layout:
         if (edits := edits_of(world.plan, delta)) is not None:
@@ -170,8 +183,9 @@ WORDS: Final = {
 }  # fmt: skip
 
 
-def _memory(world: World, load: Mapping[str, Any]) -> Iterator[Fix]:
+def _memory(wanted: Wanted) -> Iterator[Fix]:
     """A shorter context or smaller types; then more ranks for one copy of the model."""
+    world, load = wanted.world, dict(wanted.repair.values)
     for change in settings_that_fit(world, load):
         edits = edits_of(world.plan, change)
         if edits is not None:
@@ -190,3 +204,10 @@ def _memory(world: World, load: Mapping[str, Any]) -> Iterator[Fix]:
 
 def _number(value: Any) -> str:
     return f"{value:,} tokens" if isinstance(value, int) else str(value)
+
+
+MAKERS: Final[Mapping[str, Callable[[Wanted], Iterator[Fix]]]] = {
+    "layout": _layout, "flag": _option, "option": _option, "add": _added, "fields": _fields,
+    "memory": _memory, "move": _move,
+}  # fmt: skip
+"""What makes fixes of each kind of repair; those of routers are offered by their readers."""

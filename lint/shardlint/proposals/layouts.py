@@ -135,7 +135,7 @@ def other_counts(asked: Asked) -> Iterator[Fix]:
     """For a layout that the engine takes, on GPUs or nodes that are not as many as it needs."""
     seen: list[Delta] = []
     found = False
-    for delta in _other_counts(asked):
+    for delta in _deltas(asked):
         fix = layout_fix(asked, delta) if delta and delta not in seen else None
         seen.append(delta)
         if fix is not None:
@@ -145,7 +145,7 @@ def other_counts(asked: Asked) -> Iterator[Fix]:
         yield from _first(asked, _narrower(asked, asked.devices))
 
 
-def _other_counts(asked: Asked) -> Iterator[Delta]:
+def _deltas(asked: Asked) -> Iterator[Delta]:
     """Fewer data-parallel ranks on the GPUs there are, then as many GPUs as are needed, then
     another layout of those there are."""
     layout, there = asked.layout, asked.devices or 0
