@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -253,3 +254,11 @@ def test_nothing_is_said_where_it_is_not_known_how_weights_are_stored(command: s
     assert "SL601" in {finding.rule for finding in wide.findings}
     assert not RULES & {finding.rule for finding in other.findings}
     assert "SL601" in undecided
+
+
+@pytest.mark.parametrize("size", ["--pipeline-parallel-size 99999", "-tp 4096", "-dp 999999999"])
+def test_a_size_beyond_all_reason_costs_no_time(size: str) -> None:
+    started = time.process_time()
+    check(f"{LLAMA} {size} -pp 1000000\n", gpu="L4", engine_version={"vllm": "0.11.2"})
+    check(f"{LLAMA} {size}\n", gpu="L4", engine_version={"vllm": "0.11.2"})
+    assert time.process_time() - started < 10

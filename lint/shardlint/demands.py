@@ -231,6 +231,8 @@ class Sizer:
         total, largest = capacity(device), most(device)
         if total is None or largest is None or not model.weights:
             return
+        if layout.pp > (model.num_layers or layout.pp):
+            return  # stages that hold nothing: no engine is set up like that
         ranks = self.engine.ranks(layout, model, None)
         plain = WIDE if (settings.dtype or "").lower() in WIDE_TYPES else PLAIN
         stored: Storage = storage(model.quantization, plain)

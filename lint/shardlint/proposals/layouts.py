@@ -42,6 +42,8 @@ class Way:
 
 def other_layouts(asked: Asked) -> Iterator[Fix]:
     """Fixes for a layout that the engine refuses."""
+    if asked.layout.tp * asked.layout.pp > MOST_RANKS:
+        return  # what was meant by so many is anybody's guess
     found = list(_ways(asked, asked.layout.pp))
     if not found:
         lower = range(min(asked.layout.pp, MOST_RANKS) - 1, 0, -1)
