@@ -132,12 +132,12 @@ def test_sizes_of_old_releases_are_edited_where_they_stand_alone() -> None:
 
 def test_weights_are_quantized_where_the_card_computes_in_fp8() -> None:
     text = run("meta-llama/Llama-3.1-70B-Instruct -tp 2", gpus=2)
-    first, *_ = fixes_of(text, "kv-too-small", gpu=H100)
-    assert dict(first.delta) == {"quantization": "fp8"}
-    before, later = (first.estimate["weights_bytes"][name] for name in ("before", "after"))
+    wider, last = fixes_of(text, "kv-too-small", gpu=H100)
+    assert dict(wider.delta) == {"tp": 4, "gpus_per_pod": 4}
+    assert dict(last.delta) == {"quantization": "fp8"}
+    before, later = (last.estimate["weights_bytes"][name] for name in ("before", "after"))
     assert before / 2 < later < 0.55 * before  # the embedding and the head stay as they are
-    written = after(text, "kv-too-small", gpu=H100)
-    assert written == text.replace("-tp 2", "-tp 2 -q fp8")
+    assert apply(text, last.edits) == text.replace("-tp 2", "-tp 2 -q fp8")
     older = deltas(text, "kv-too-small", gpu=A100)
     assert not any("quantization" in delta for delta in older)
 

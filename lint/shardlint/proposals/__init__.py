@@ -20,7 +20,12 @@ from shardlint.plugins import Applicability, Finding, Fix, Repair, World
 from shardlint.proposals.asked import Asked
 from shardlint.proposals.edits import edits_of
 from shardlint.proposals.layouts import layout_fix, other_counts, other_layouts, rates
-from shardlint.proposals.memory import layouts_that_fit, settings_that_fit, sizes_after
+from shardlint.proposals.memory import (
+    layouts_that_fit,
+    settings_that_fit,
+    sizes_after,
+    weights_that_fit,
+)
 from shardlint.record import record
 
 MOST: Final = 4
@@ -184,13 +189,10 @@ WORDS: Final = {
 
 
 def _memory(wanted: Wanted) -> Iterator[Fix]:
-    """A shorter context or smaller types; then more ranks for one copy of the model."""
+    """A shorter context or a smaller cache, then more ranks for one copy of the model, then smaller
+    weights."""
     world, load = wanted.world, dict(wanted.repair.values)
-    for change in settings_that_fit(world, load):
-        edits = edits_of(world.plan, change)
-        if edits is not None:
-            said = " and ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
-            yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
+    yield from _changed(world, settings_that_fit(world, load))
     asked = Asked.of(world)
     for delta in layouts_that_fit(world, asked, load) if asked is not None else ():
         assert asked is not None
@@ -200,6 +202,15 @@ def _memory(wanted: Wanted) -> Iterator[Fix]:
             after = replace(asked.layout, **layout)
             more = {**sizes_after(world, after, {}), **rates(asked, after)}
             yield replace(fix, estimate={**fix.estimate, **more})
+    yield from _changed(world, weights_that_fit(world, load))
+
+
+def _changed(world: World, changes: Iterable[Mapping[str, Any]]) -> Iterator[Fix]:
+    for change in changes:
+        edits = edits_of(world.plan, change)
+        if edits is not None:
+            said = " and ".join(f"{WORDS[name]} {_number(value)}" for name, value in change.items())
+            yield Fix(said, "unsafe", dict(change), edits, sizes_after(world, None, change))
 
 
 def _number(value: Any) -> str:

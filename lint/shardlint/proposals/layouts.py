@@ -14,13 +14,15 @@ from math import log2
 from typing import Any, Final, TypeAlias
 
 from shardlint.plan import KvGroup, Layout
-from shardlint.plugins import MOST_RANKS, Fix
+from shardlint.plugins import Fix
 from shardlint.proposals.asked import Asked
 from shardlint.proposals.edits import edits_of
 from shardlint.record import record
 
 COMPARED: Final = 6
 """Layouts of one kind whose memory and speed are looked at."""
+WIDEST: Final = 64
+"""Ranks of one group, and stages, that are proposed."""
 NOISE: Final = 0.97
 """A share of the best rate that is as good: the model of speed is not that sharp."""
 
@@ -42,11 +44,9 @@ class Way:
 
 def other_layouts(asked: Asked) -> Iterator[Fix]:
     """Fixes for a layout that the engine refuses."""
-    if asked.layout.tp * asked.layout.pp > MOST_RANKS:
-        return  # what was meant by so many is anybody's guess
     found = list(_ways(asked, asked.layout.pp))
     if not found:
-        lower = range(min(asked.layout.pp, MOST_RANKS) - 1, 0, -1)
+        lower = range(min(asked.layout.pp, WIDEST) - 1, 0, -1)
         found = [way for pp in lower for way in _ways(asked, pp)]
     now = asked.there
     same = [way for way in found if asked.size(way.layout) == now]
@@ -108,8 +108,8 @@ def _sizes(asked: Asked, most: int) -> Iterable[int]:
     """Tensor parallel sizes to try; where the shape is not known, what divides the present one."""
     layout = asked.layout
     if not asked.knows_shape:
-        return [tp for tp in range(1, min(layout.tp, MOST_RANKS) + 1) if layout.tp % tp == 0]
-    return range(1, min(max(most, layout.tp), MOST_RANKS) + 1)
+        return [tp for tp in range(1, min(layout.tp, WIDEST) + 1) if layout.tp % tp == 0]
+    return range(1, min(max(most, layout.tp), WIDEST) + 1)
 
 
 def _changes(before: Layout, after: Layout) -> Delta:

@@ -1,7 +1,8 @@
 """Changes after which one GPU holds its part of a plan, by the estimate less its band.
 
-Smallest first: what keeps the GPUs as they are, then more ranks for one copy of the model. More
-replicas are never among them: each of those holds the whole model.
+Smallest first: what keeps the GPUs as they are, then more ranks for one copy of the model. Weights
+of fewer bits come last, since they change what is answered. More replicas are never among them:
+each of those holds the whole model.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MOST_TP: Final = 64
 
 
 def settings_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A shorter context, a KV cache in FP8, weights in FP8.
+    """A shorter context, a KV cache in FP8.
 
     `load` are the requests that should find room at the same time, and the tokens of each; without
     it, one of the longest.
@@ -34,18 +35,39 @@ def settings_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[st
         if fits(world.sized(max_model_len=length)):
             yield {"max_model_len": length}
             break
-    if not _knows_fp8(world):
+    if _plain_cache(world) and _holds(world.sized(**CACHE), load):
+        yield dict(CACHE)
+
+
+def weights_that_fit(world: World, load: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Weights in FP8, with the cache in it where only both are small enough."""
+    if not _wide_weights(world):
         return
-    plain = all((item.made.settings.kv_cache_dtype or "auto") == "auto" for item in world.sized())
-    cache: dict[str, Any] = {"kv_cache_dtype": "fp8"}
-    weights: dict[str, Any] = {"quantization": "fp8"}
-    found = 0
-    for change, can in (
-        (cache, plain), (weights, _is_wide(world)), (cache | weights, plain and _is_wide(world)),
-    ):  # fmt: skip
-        if can and (found == 0 or len(change) == 1) and _holds(world.sized(None, **change), load):
-            found += 1
-            yield change
+    if _holds(world.sized(**WEIGHTS), load):
+        yield dict(WEIGHTS)
+        return
+    alone = not _plain_cache(world) or _holds(world.sized(**CACHE), load)
+    if not alone and _holds(world.sized(**CACHE, **WEIGHTS), load):
+        yield {**CACHE, **WEIGHTS}
+
+
+CACHE: Final[Mapping[str, Any]] = {"kv_cache_dtype": "fp8"}
+WEIGHTS: Final[Mapping[str, Any]] = {"quantization": "fp8"}
+
+
+def _plain_cache(world: World) -> bool:
+    """The cache is in the type of the model, and the card computes in FP8."""
+    asked = {item.made.settings.kv_cache_dtype or "auto" for item in world.sized()}
+    return asked == {"auto"} and _knows_fp8(world)
+
+
+def _wide_weights(world: World) -> bool:
+    """The checkpoint is known to have 16 bits, the engine is not asked for fewer, and the card
+    computes in FP8."""
+    model = world.model
+    asked = {item.made.settings.quantization for item in world.sized()}
+    wide = model is not None and model.quantization == {}
+    return wide and asked == {None} and _knows_fp8(world)
 
 
 def _holds(found: tuple[Sized, ...], load: Mapping[str, Any]) -> bool:
@@ -70,13 +92,6 @@ def _takes(sized: Sized, requests: int, tokens: int) -> bool:
 def _knows_fp8(world: World) -> bool:
     found = re.fullmatch(r"(\d+)\.(\d+)", (world.device and world.device.compute_capability) or "")
     return found is not None and (int(found[1]), int(found[2])) >= FP8_SINCE
-
-
-def _is_wide(world: World) -> bool:
-    """The checkpoint is known to have 16 bits, and the engine is not asked for fewer."""
-    model = world.model
-    asked = {item.made.settings.quantization for item in world.sized()}
-    return model is not None and model.quantization == {} and asked == {None}
 
 
 def _contexts(world: World) -> Iterator[int]:
