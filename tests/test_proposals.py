@@ -151,6 +151,30 @@ def test_weights_that_are_quantized_already_stay_as_they_are() -> None:
     assert not any("quantization" in delta for delta in found)
 
 
+def test_more_ranks_come_with_the_shared_memory_that_they_ask_for() -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llm}
+spec:
+  nodeSelector:
+    nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.33.0
+      args:
+        - --model=meta-llama/Llama-3.1-70B-Instruct
+        - --max-model-len=8192
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+    first, *_ = fixes_of(text, "weights-do-not-fit", "pod.yaml")
+    assert dict(first.delta) == {"tp": 4, "gpus_per_pod": 4, "shm_bytes": 16 * 2**30}
+    assert first.title == "TP 1 → TP 4 on 4 GPUs instead of 1, with 16 GiB for /dev/shm"
+    outcome = apply_fixes(Project.of_texts(setup(), {"pod.yaml": text}), unsafe=True)
+    assert [] == [item.message for item in outcome.result.findings if item.severity == "error"]
+    assert "sizeLimit: 16Gi" in outcome.project.sources["pod.yaml"].text
+
+
 def test_copies_give_their_gpus_to_one_of_them() -> None:
     text = run("Qwen/Qwen3-14B -dp 4 --max-model-len 8192", gpus=4)
     found = deltas(text, "weights-do-not-fit", gpu="RTX-4090")
@@ -240,6 +264,22 @@ services:
     fewer = next(fix for fix in found if fix.delta == {"tp": 2, "gpus_per_pod": 2})
     written = apply(text, fewer.edits)
     assert written == text.replace("-tp 3", "-tp 2").replace(', "5"', "")
+
+
+def test_a_list_of_devices_that_others_use_is_left_alone() -> None:
+    service = """\
+    image: vllm/vllm-openai:v0.33.0
+    command: --model Qwen/Qwen2.5-7B-Instruct -tp 3 --max-model-len 8192
+    ipc: host
+    deploy: {resources: {reservations: {devices: [
+      {driver: nvidia, device_ids: IDS, capabilities: [gpu]}]}}}
+"""
+    one, other = (service.replace("IDS", ids) for ids in ('&ids ["0", "1", "2"]', "*ids"))
+    text = f"services:\n  a:\n{one}  b:\n{other}"
+    found = check(text, "compose.yaml").findings
+    offered = [fix.delta for item in found for fix in item.fixes]
+    assert offered
+    assert not [delta for delta in offered if "gpus_per_pod" in delta]
 
 
 def test_a_batch_becomes_as_long_as_a_context() -> None:

@@ -366,6 +366,17 @@ class SharedMemory:
     only_without_peers: bool = False
     consequence: str = ""
 
+    def enough(self, limit: int | None) -> int:
+        """A usual size in bytes, or half of the container's memory where that is less; 0: it
+        cannot be."""
+        gib = 2**30
+        most = USUAL_SHM if limit is None else min(USUAL_SHM, limit // 2 // gib * gib)
+        return most if most >= self.ample else 0
+
+
+USUAL_SHM = 16 * 2**30
+"""What maintained manifests give /dev/shm; it is taken only as it is written."""
+
 
 @record(kw_only=True)
 class Constraint:

@@ -65,7 +65,6 @@ from shardlint.api import (
     Engine,
     Found,
     LayoutRule,
-    Placement,
     Repair,
     ServingPlan,
     SharedMemory,
@@ -73,8 +72,6 @@ from shardlint.api import (
 )
 
 MIB, GIB = 2**20, 2**30
-USUAL = 16 * GIB
-"""What maintained manifests give; it is taken only as it is written."""
 NO_PEERS = " unless their GPUs reach each other's memory"
 
 
@@ -98,7 +95,7 @@ class ShmMissing(LayoutRule):
             return
         if need.only_without_peers and world.values.get("placement.link") == "nvlink":
             return
-        enough = _enough(need, world.plan.placement)
+        enough = need.enough(world.plan.placement.memory_bytes.only)
         yield Found(
             message=(
                 f"{need.processes} processes share {_size(have)} of /dev/shm and ask for"
@@ -130,13 +127,6 @@ def _outcome(world: World, need: SharedMemory) -> str:
     if need.since and any(item.meets(need.since, None) for item in releases):
         return f"{label} refuses to start from {need.since} on, and before {killed}"
     return f"{label} starts, and {killed}"
-
-
-def _enough(need: SharedMemory, placement: Placement) -> int:
-    """The usual size, or half of the container's memory where that is less; 0: it cannot be."""
-    limit = placement.memory_bytes.only
-    most = USUAL if limit is None else min(USUAL, limit // 2 // GIB * GIB)
-    return most if most >= need.ample else 0
 
 
 def _size(count: int) -> str:

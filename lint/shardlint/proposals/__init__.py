@@ -30,7 +30,7 @@ from shardlint.record import record
 
 MOST: Final = 4
 """Fixes of one finding: what is worse than three others is no help."""
-PLAIN: Final = ("gpus_per_pod", "nodes")
+PLAIN: Final = ("gpus_per_pod", "nodes", "shm_bytes")
 """Fields beside the layout that change with it."""
 
 

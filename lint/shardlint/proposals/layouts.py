@@ -199,13 +199,34 @@ def _on(asked: Asked, there: int) -> Iterator[Way]:
 
 def layout_fix(asked: Asked, delta: Mapping[str, Any]) -> Fix | None:
     """The fix with its edits, or None if a Site refuses one of them."""
-    edits = edits_of(asked.plan, delta)
-    if edits is None:
-        return None
     change = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
     after = replace(asked.layout, **change)
+    title, room = _title(asked, delta, after), _room(asked, after)
+    edits = edits_of(asked.plan, {**delta, **room})
+    if edits is None and room:
+        edits, room = edits_of(asked.plan, delta), {}
+    if edits is None:
+        return None
+    if room:
+        title += f", with {room['shm_bytes'] // 2**30} GiB for /dev/shm"
     estimate = {**_estimate(asked, after), **rates(asked, after)}
-    return Fix(_title(asked, delta, after), "unsafe", dict(delta), edits, estimate)
+    return Fix(title, "unsafe", {**delta, **room}, edits, estimate)
+
+
+def _room(asked: Asked, after: Layout) -> Delta:
+    """Shared memory that the new ranks ask for, where what there is was enough before."""
+    placement = asked.plan.placement
+    have = placement.shm_bytes.only
+    if have is None or placement.on_host or placement.shm_ample:
+        return {}
+    engine = asked.engine
+    now, then = (engine.shared_memory(of, asked.ranks(of)) for of in (asked.layout, after))
+    if then is None or then.only_without_peers or have >= then.least:
+        return {}
+    if now is not None and have < now.least:
+        return {}  # a finding of its own
+    enough = then.enough(placement.memory_bytes.only)
+    return {"shm_bytes": enough} if enough else {}
 
 
 def _title(asked: Asked, delta: Mapping[str, Any], after: Layout) -> str:

@@ -371,6 +371,8 @@ def _fewer(ids: Node, value: str) -> list[Edit] | Refusal:
     count, several = int(value), any(item.items or "," in item.value for item in ids.items)
     if not ids.items or several or not 0 < count < len(ids.items):
         return Refusal("device_ids names the GPUs")
+    if ids.anchored:
+        return Refusal("an anchor holds the list, which others may use")
     return remove_items(ids, ids.items[count:])
 
 
