@@ -371,7 +371,7 @@ def _fewer(ids: Node, value: str) -> list[Edit] | Refusal:
     count, several = int(value), any(item.items or "," in item.value for item in ids.items)
     if not ids.items or several or not 0 < count < len(ids.items):
         return Refusal("device_ids names the GPUs")
-    if ids.anchored:
+    if ids.alias or ids.source.text.startswith("&", ids.span.start):
         return Refusal("an anchor holds the list, which others may use")
     return remove_items(ids, ids.items[count:])
 
