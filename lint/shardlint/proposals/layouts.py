@@ -204,7 +204,7 @@ def layout_fix(asked: Asked, delta: Mapping[str, Any]) -> Fix | None:
         return None
     change = {name: value for name, value in delta.items() if name in Layout.__dataclass_fields__}
     after = replace(asked.layout, **change)
-    estimate = {**_estimate(asked, after), **rates(asked, after)}
+    estimate = {**_estimate(asked, after), **_rates(asked, after)}
     return Fix(_title(asked, delta, after), "unsafe", dict(delta), edits, estimate)
 
 
@@ -260,7 +260,7 @@ def _kv_bytes(groups: Iterable[KvGroup], tp: int, size: int) -> int:
     return sum(group.bytes_per_token(tp) for group in groups) * size // 2
 
 
-def rates(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
+def _rates(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
     """Tokens a second for each GPU where both layouts are of a kind that was measured."""
     if not asked.accepts(asked.layout) or not asked.holds(asked.layout):
         return {}  # it does not run now
