@@ -357,6 +357,18 @@ def test_option_that_a_variable_holds_is_not_removed() -> None:
     assert "flag-unknown" in {finding.name for finding in check(text).findings}
 
 
+@pytest.mark.parametrize(
+    ("written", "safe"),
+    [("min-num-seqs", False), ("max-num-seps", True), ("mxa-num-seqs", True)],
+)
+def test_another_short_word_is_no_slip_of_the_hand(written: str, safe: bool) -> None:
+    result = with_fixes(lint(project(f"{QWEN} -tp 4 --{written} 8\n", name="a.sh")))
+    fixes_of = [found.fixes for found in result.findings if found.name == "flag-unknown"]
+    ((fix,),) = fixes_of
+    assert {"replace_flag": [f"--{written}", "--max-num-seqs"]} == fix.delta
+    assert ("safe" if safe else "unsafe") == fix.applicability
+
+
 def test_spelling_is_unsafe_where_the_release_is_not_known() -> None:
     text = (
         "docker run --ipc=host --gpus all vllm/vllm-openai Qwen/Qwen3-8B --tensor-paralell-size 2\n"

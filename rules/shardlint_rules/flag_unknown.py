@@ -114,6 +114,7 @@ def _repair(refused: Refused) -> Repair | None:
 
 
 FEW = 2
+"""Letters of one word that a slip of the hand changes."""
 
 
 def _is_slip(written: str, meant: str) -> bool:
@@ -131,7 +132,9 @@ def _is_slip(written: str, meant: str) -> bool:
         return True
     kept = _common(short, long)
     kept += _common(short[kept:][::-1], long[kept:][::-1])
-    return len(long) - kept <= FEW
+    apart_by = len(long) - kept
+    swapped = len(long) > FEW and sorted(short) == sorted(long)
+    return swapped or (apart_by <= FEW and 2 * apart_by < len(long))  # "min" is not "max"
 
 
 def _common(one: str, other: str) -> int:

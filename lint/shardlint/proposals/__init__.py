@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from shardlint.demands import Sizer, demand_of
@@ -19,7 +18,7 @@ from shardlint.plan import Layout, Offer, Refusal, ServingPlan
 from shardlint.plugins import Applicability, Finding, Fix, Repair, World
 from shardlint.proposals.asked import Asked
 from shardlint.proposals.edits import edits_of
-from shardlint.proposals.layouts import layout_fix, other_counts, other_layouts, rates
+from shardlint.proposals.layouts import layout_fix, other_counts, other_layouts
 from shardlint.proposals.memory import (
     layouts_that_fit,
     settings_that_fit,
@@ -43,10 +42,12 @@ def proposed(cure: Cure, finding: Finding, sizer: Sizer) -> Iterator[Fix]:
         if repair.kind in MAKERS
         for fix in MAKERS[repair.kind](Wanted(repair, cure.world, finding, sizer))
     )
-    for fix in islice(found, MOST):
+    for fix in found:
         if fix.delta not in seen:
             seen.append(fix.delta)
             yield fix
+        if len(seen) == MOST:
+            return
 
 
 def offered(offers: Iterable[Offer]) -> Iterator[Fix]:
@@ -168,7 +169,7 @@ def _fields(wanted: Wanted) -> Iterator[Fix]:
     if holds is False or (fits and not holds):
         return
     if (fix := layout_fix(asked, delta)) is not None:
-        yield replace(fix, estimate={**fix.estimate, **rates(asked, after)})
+        yield fix
 
 
 def _setting(name: str, value: Any) -> str:
@@ -200,8 +201,8 @@ def _memory(wanted: Wanted) -> Iterator[Fix]:
         if fix is not None:
             layout = {name: value for name, value in delta.items() if name not in PLAIN}
             after = replace(asked.layout, **layout)
-            more = {**sizes_after(world, after, {}), **rates(asked, after)}
-            yield replace(fix, estimate={**fix.estimate, **more})
+            sizes = sizes_after(world, after, {})
+            yield replace(fix, estimate={**fix.estimate, **sizes})
     yield from _changed(world, weights_that_fit(world, load))
 
 

@@ -10,8 +10,6 @@ from shardlint.record import record
 
 USUAL_NODE = 8
 """GPUs of a node whose size nobody states: no fix asks one pod for more."""
-
-
 PARTS = ("mig", "shared")
 """Slices and shares of a card, which tensor parallelism does not add up."""
 

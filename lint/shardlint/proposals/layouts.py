@@ -209,7 +209,7 @@ def layout_fix(asked: Asked, delta: Mapping[str, Any]) -> Fix | None:
         return None
     if room:
         title += f", with {room['shm_bytes'] // 2**30} GiB for /dev/shm"
-    estimate = {**_estimate(asked, after), **rates(asked, after)}
+    estimate = {**_estimate(asked, after), **_rates(asked, after)}
     return Fix(title, "unsafe", {**delta, **room}, edits, estimate)
 
 
@@ -281,7 +281,7 @@ def _kv_bytes(groups: Iterable[KvGroup], tp: int, size: int) -> int:
     return sum(group.bytes_per_token(tp) for group in groups) * size // 2
 
 
-def rates(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
+def _rates(asked: Asked, after: Layout) -> dict[str, dict[str, int]]:
     """Tokens a second for each GPU where both layouts are of a kind that was measured."""
     if not asked.accepts(asked.layout) or not asked.holds(asked.layout):
         return {}  # it does not run now
