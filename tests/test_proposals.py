@@ -288,6 +288,14 @@ def test_a_batch_becomes_as_long_as_a_context() -> None:
     assert after(text, "flag-conflict") == text.replace("8192", "32768")
 
 
+def test_a_vision_tower_is_kept_whole_by_one_more_option() -> None:
+    text = run("Qwen/Qwen3-VL-32B-Instruct -tp 32", gpus=32)
+    found = fixes_of(text, "shard-dim-indivisible")
+    assert dict(found[0].delta) == {"add_flag": "--mm-encoder-tp-mode data"}
+    written = after(text, "shard-dim-indivisible")
+    assert "--mm-encoder-tp-mode data" in written
+
+
 def test_replicas_over_nodes_become_groups_of_attention() -> None:
     text = (
         "docker run --ipc=host lmsysorg/sglang:v0.5.23 python3 -m sglang.launch_server"

@@ -263,6 +263,7 @@ def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str
     The option behind a misspelt one sets what nobody could read before, and nothing else.
     """
     renamed, removed = "replace_flag" in delta, "remove_flag" in delta
+    added = "add_flag" in delta
     now = stated(new)
     computes = old.effective.world().only
     same = renamed and computes is not None and computes == new.effective.world().only
@@ -273,7 +274,8 @@ def _change(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str
             continue  # one option says now what two said
         if name in delta and not now[name] and _by_default(new, name) == wanted:
             continue  # a chart leaves the option out where the engine does the same without it
-        if now[name] != wanted and not (renamed and not values) and not gone:
+        told = (renamed or added) and not values  # set by what nobody could read before
+        if now[name] != wanted and not told and not gone:
             return name
     return None
 
@@ -288,6 +290,8 @@ def _other_option(
     old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any], engine: Engine
 ) -> str | None:
     """An option beside those of the delta that is read otherwise than before."""
+    if "add_flag" in delta:
+        return _other_than_added(old, new)
     if "remove_flag" in delta or "replace_flag" in delta:
         return _other_word(old, new, delta)
     ours_by_name = {engine.flag_name(name) for name in delta if name not in BESIDE_OPTIONS}
@@ -296,6 +300,13 @@ def _other_option(
         for plan in (old, new)
     ]
     return None if kept[0] == kept[1] else "the options"
+
+
+def _other_than_added(old: ServingPlan, new: ServingPlan) -> str | None:
+    """One option is new, and all others are read as before."""
+    before, after = ([_option(flag) for flag in plan.flags] for plan in (old, new))
+    added = [at for at in range(len(after)) if after[:at] + after[at + 1 :] == before]
+    return None if added and new.flags[added[0]].problem is None else "the options"
 
 
 def _other_word(old: ServingPlan, new: ServingPlan, delta: Mapping[str, Any]) -> str | None:

@@ -426,7 +426,8 @@ class ConstraintRule(LayoutRule):
 
     def _repairs(self, constraint: Constraint, world: World) -> Iterator[Repair]:
         spans = world.plan.versions.values
-        if constraint.add and all(span.within(constraint.add_since, None) for span in spans):
+        known = bool(spans) and all(span.within(constraint.add_since, None) for span in spans)
+        if constraint.add and known:
             yield Repair("add", value=constraint.add)
         if constraint.sets:
             yield Repair("fields", values=constraint.sets)

@@ -220,11 +220,17 @@ def _wide(layout: Layout, devices: int | None) -> int | None:
     return solved(layout, None if devices is None else devices * layout.nnodes)
 
 
+MOST_GPUS = 2**16
+"""No machine has so many: nothing is looked for among them."""
+
+
 def solved(layout: Layout, available: int | None) -> int | None:
     """parallel_config.py: the number of GPUs that TurboMind takes, None if there is no layout."""
     ep = _ep(layout)
     total = layout.dp * layout.tp * gcd(layout.pcp, ep)
     most = total if available is None else min(total, available)
+    if total > MOST_GPUS:
+        return None
     for count in range(most, 0, -1):
         if total % count == 0 and _lays_out(layout, ep, count):
             return count
